@@ -1,0 +1,1 @@
+//! `dataset_rt._core`: the list of what Python sees of the core.
