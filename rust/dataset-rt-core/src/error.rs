@@ -230,6 +230,12 @@ pub enum Error {
         /// The system's error.
         source: io::Error,
     },
+    /// A fault of this package itself.
+    #[error("internal error of dataset-rt, please report it: {message}")]
+    Internal {
+        /// What happened.
+        message: String,
+    },
     /// The caller asked to stop, by a signal or by dropping what was being waited for.
     #[error("interrupted")]
     Interrupted,
@@ -265,6 +271,14 @@ impl Error {
     #[must_use]
     pub fn metadata(message: impl Into<String>) -> Self {
         Self::Metadata { message: message.into() }
+    }
+
+    /// What a panic that was caught on a worker thread becomes.
+    #[must_use]
+    pub fn from_panic(panic: &(dyn std::any::Any + Send)) -> Self {
+        let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+        let message = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "a panic".to_owned());
+        Self::Internal { message }
     }
 
     /// The parts of the error if it says that bytes on disk are wrong.

@@ -1,0 +1,328 @@
+"""The project's only task runner: plain `nox` sets up and passes everything, `nox -s NAME` does one part of it.
+
+Every session that needs the core tests the wheel that `build` put into `dist/`, never the folders of the checkout.
+After nox's own summary this file prints which Pythons ran the core's tests and every test that was skipped. Under
+`CI=true` a missing Python or a skipped test is a failure, unless `DATASET_RT_WITHOUT` declares it: a comma-separated
+list such as `python3.13,small-disk`, where a test names what it lacks by a skip reason that begins with `needs NAME`.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import re
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from xml.etree import ElementTree
+
+import nox
+from uv import find_uv_bin
+
+nox.needs_version = ">=2025.10"
+nox.options.default_venv_backend = "uv"
+nox.options.download_python = "never"
+nox.options.sessions = [
+    "lint", "rust", "build", "types", "tests", "lowest", "sdist", "install", "adapters", "docs", "quickstart",
+]  # fmt: skip
+
+ROOT = Path(__file__).parent
+CORE = ROOT / "packages" / "dataset-rt"
+ADAPTERS = ("torch", "jax", "tf", "hf")
+DIST = ROOT / "dist"
+REPORTS = ROOT / ".nox" / "reports"
+
+IN_CI = os.environ.get("CI", "").lower() in {"1", "true"}
+DECLARED_ABSENT = {name.strip() for name in os.environ.get("DATASET_RT_WITHOUT", "").split(",") if name.strip()}
+ALL_PYTHONS = ("3.10", "3.11", "3.12", "3.13")
+PYTHONS = [version for version in ALL_PYTHONS if f"python{version}" not in DECLARED_ABSENT]
+nox.options.error_on_missing_interpreters = IN_CI
+if "3.10" not in PYTHONS:
+    nox.options.sessions = [name for name in nox.options.sessions if name != "lowest"]
+
+# What the core's tests import beside the core's own dependencies.
+TEST_TOOLS = ("pytest>=8", "hypothesis>=6.100")
+
+# What happened, for the summary at the end.
+pythons_that_ran: dict[str, str] = {}
+pytest_reports: list[Path] = []
+skips: list[tuple[str, str, str]] = []
+
+
+def put_pyenv_interpreters_on_path() -> None:
+    """Make `python3.1x` mean pyenv's real interpreters: its shims answer only for versions that are switched on."""
+    versions = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv") / "versions"
+    for version in ALL_PYTHONS:
+        found = [path for path in versions.glob(f"{version}.*/bin/python{version}") if path.parts[-3][5:].isdigit()]
+        if found:
+            newest = max(found, key=lambda path: int(path.parts[-3][5:]))
+            os.environ["PATH"] = os.pathsep.join([str(newest.parent), os.environ["PATH"]])
+
+
+put_pyenv_interpreters_on_path()
+os.environ["UV_PYTHON_DOWNLOADS"] = "never"
+os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
+
+
+@atexit.register
+def print_summary() -> None:
+    """Say which Pythons the core's tests ran on and what was skipped, so that a green run hides nothing."""
+    if pythons_that_ran:
+        print("\nThe core's tests, by Python:")
+        for version in ALL_PYTHONS:
+            if f"python{version}" in DECLARED_ABSENT:
+                print(f"  {version}: declared absent")
+            elif version in pythons_that_ran:
+                print(f"  {version}: {pythons_that_ran[version]}")
+            elif shutil.which(f"python{version}"):
+                print(f"  {version}: not asked for")
+            else:
+                print(f"  {version}: MISSING, no such interpreter on this machine")
+    if pytest_reports:
+        print(f"\nSkipped tests: {len(skips)}")
+        for session, test, reason in skips:
+            print(f"  {session}: {test}: {reason}")
+
+
+def cargo(session: nox.Session, *arguments: str) -> None:
+    """Run cargo in the workspace, always with one Python: the binding is built again whenever that changes."""
+    environment = {"PYO3_PYTHON": sys.executable, "VIRTUAL_ENV": None}
+    with session.chdir(ROOT / "rust"):
+        session.run("cargo", *arguments, external=True, env=environment)
+
+
+def core_wheel(session: nox.Session) -> str:
+    """Give the one core wheel in `dist/`."""
+    wheels = sorted(DIST.glob("dataset_rt-*.whl"))
+    if len(wheels) != 1:
+        session.error(f"exactly one core wheel expected in {DIST}, found {[wheel.name for wheel in wheels]}")
+    return str(wheels[0])
+
+
+def adapter_wheels() -> list[str]:
+    """Give the adapters' wheels in `dist/`."""
+    return [str(wheel) for name in ADAPTERS for wheel in DIST.glob(f"dataset_rt_{name}-*.whl")]
+
+
+def run_pytest(session: nox.Session, *arguments: str, executable: str = "pytest", name: str | None = None) -> None:
+    """Run pytest, remember what it skipped, and under CI fail for a skip that nobody declared."""
+    REPORTS.mkdir(parents=True, exist_ok=True)
+    report = REPORTS / f"{name or session.name}.xml"
+    report.unlink(missing_ok=True)
+    external = executable != "pytest"
+    try:
+        session.run(executable, "-p", "no:cacheprovider", f"--junitxml={report}", *arguments, external=external)
+    finally:
+        undeclared = note_skips(session.name, report)
+    if IN_CI and undeclared:
+        session.error(f"{undeclared} skipped tests whose reason DATASET_RT_WITHOUT does not declare")
+
+
+def note_skips(session_name: str, report: Path) -> int:
+    """Add a report's skips to the summary; give the number of those that no capability declared absent explains."""
+    undeclared = 0
+    if not report.exists():
+        return undeclared
+    pytest_reports.append(report)
+    for case in ElementTree.parse(report).iter("testcase"):
+        skipped = case.find("skipped")
+        if skipped is not None:
+            reason = skipped.get("message") or skipped.get("type") or ""
+            skips.append((session_name, f"{case.get('classname')}::{case.get('name')}", reason))
+            needed = re.match(r"needs ([\w.-]+)", reason)
+            undeclared += needed is None or needed[1] not in DECLARED_ABSENT
+    return undeclared
+
+
+@nox.session
+def lint(session: nox.Session) -> None:
+    """Check style and lints of Python and Rust."""
+    session.install("ruff~=0.17.5")
+    session.run("ruff", "check", ".")
+    session.run("ruff", "format", "--check", ".")
+    cargo(session, "fmt", "--all", "--check")
+    cargo(session, "clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings")
+
+
+@nox.session(venv_backend="none")
+def rust(session: nox.Session) -> None:
+    """Run the Rust tests, by cargo-nextest where it is installed, and the doc tests."""
+    runner = ["nextest", "run"] if shutil.which("cargo-nextest") else ["test", "--lib", "--tests"]
+    cargo(session, *runner, "--workspace", "--locked")
+    cargo(session, "test", "--doc", "--workspace", "--locked")
+
+
+@nox.session
+def build(session: nox.Session) -> None:
+    """Build the release wheel of the core and the adapters' wheels into dist/, and check what all five promise."""
+    session.install("maturin>=1.9,<2", "hatchling>=1.27", "pytest>=8")
+    DIST.mkdir(exist_ok=True)
+    for stale in DIST.glob("dataset_rt*.whl"):
+        stale.unlink()
+    with session.chdir(CORE):
+        session.run(
+            *("maturin", "build", "--release", "--locked", "--interpreter", sys.executable, "--out", str(DIST)),
+            env={"PYO3_PYTHON": sys.executable, "VIRTUAL_ENV": None},
+        )
+    for name in ADAPTERS:
+        with session.chdir(ROOT / "packages" / f"dataset-rt-{name}"):
+            session.run("hatchling", "build", "--target", "wheel", "--directory", str(DIST))
+    run_pytest(session, "packages/test_packages.py")
+
+
+@nox.session(venv_backend="none", requires=["build"])
+def wheels(session: nox.Session) -> None:
+    """Build all five wheels into dist/ and print their tags."""
+    for wheel in [core_wheel(session), *adapter_wheels()]:
+        name, version, *tags = Path(wheel).stem.split("-")
+        print(f"{name} {version}: {'-'.join(tags)}")
+
+
+@nox.session(requires=["build"])
+def types(session: nox.Session) -> None:
+    """Check the types of all five packages as they are installed, and the core's stub against its module."""
+    session.install(core_wheel(session))
+    session.install("--no-deps", *adapter_wheels())
+    session.install("mypy~=2.4", "types-tqdm", "nox[uv]", "pytest>=8")
+    packages = ["dataset_rt", *(f"dataset_rt_{name}" for name in ADAPTERS)]
+    session.run("mypy", *(argument for package in packages for argument in ("--package", package)))
+    for script in ("noxfile.py", "examples/quickstart.py", "benchmarks/read_write.py"):
+        session.run("mypy", script)
+    session.run("python", "-m", "mypy.stubtest", "dataset_rt._core")
+
+
+@nox.session(python=PYTHONS, requires=["build"])
+def tests(session: nox.Session) -> None:
+    """Run the core's tests against the wheel, on every supported Python with the same wheel."""
+    version = str(session.python)
+    pythons_that_ran[version] = "FAILED"
+    session.install(core_wheel(session), *TEST_TOOLS)
+    run_pytest(session, "packages/dataset-rt/tests", *session.posargs)
+    pythons_that_ran[version] = "passed"
+
+
+@nox.session(python="3.10", requires=["build"])
+def lowest(session: nox.Session) -> None:
+    """Run the core's tests with the lowest version of every direct dependency that its pins allow."""
+    # Read from pyproject.toml, because a wheel's dependencies do not count as direct ones.
+    session.install("--resolution", "lowest-direct", "--requirements", str(CORE / "pyproject.toml"))
+    session.install("--no-deps", core_wheel(session))
+    session.install(*TEST_TOOLS)
+    session.run(find_uv_bin(), "pip", "list", external=True)
+    run_pytest(session, "packages/dataset-rt/tests")
+
+
+@nox.session
+def sdist(session: nox.Session) -> None:
+    """Install the core's sdist by pip into an empty environment away from the checkout, and run the tests in it."""
+    session.install("maturin>=1.9,<2")
+    with tempfile.TemporaryDirectory(prefix="dataset-rt-sdist-") as temporary:
+        away = Path(temporary)
+        with session.chdir(CORE):
+            session.run("maturin", "sdist", "--out", str(away))
+        archive = next(away.glob("dataset_rt-*.tar.gz"))
+        session.run(sys.executable, "-m", "venv", str(away / "empty"), external=True)
+        python = str(away / "empty" / "bin" / "python")
+        # The target folder only saves compiling the dependencies again; the crates of the sdist are built from it.
+        target = os.environ.get("CARGO_TARGET_DIR", str(ROOT / "rust" / "target"))
+        session.run(
+            *(python, "-m", "pip", "install", "--quiet", str(archive), *TEST_TOOLS),
+            external=True,
+            env={"CARGO_TARGET_DIR": target, "VIRTUAL_ENV": None},
+        )
+        # The tests lie in the sdist; the settings and the vectors that they read are put where they expect them.
+        shutil.unpack_archive(archive, away / "unpacked", filter="data")
+        shutil.copytree(next((away / "unpacked").glob("*/tests")), away / "packages" / "dataset-rt" / "tests")
+        shutil.copytree(ROOT / "testdata", away / "testdata")
+        shutil.copy(ROOT / "pyproject.toml", away)
+        with session.chdir(away):
+            run_pytest(session, "packages/dataset-rt/tests", executable=str(away / "empty" / "bin" / "pytest"))
+
+
+@nox.session(venv_backend="none", requires=["build"])
+def install(session: nox.Session) -> None:
+    """Install an adapter from dist/ into an empty environment, with the package index in reach.
+
+    The index holds an older project under the core's name. What must come is the core of dist/, and without dist/ no
+    version below 1 may ever come.
+    """
+    with tempfile.TemporaryDirectory(prefix="dataset-rt-install-") as temporary:
+        away = Path(temporary)
+        session.run(sys.executable, "-m", "venv", str(away / "empty"), external=True)
+        python = str(away / "empty" / "bin" / "python")
+
+        report = away / "report.json"
+        session.run(
+            *(python, "-m", "pip", "install", "--dry-run", "--quiet", "--report", str(report)),
+            *("--find-links", str(DIST), "dataset-rt-torch"),
+            external=True,
+        )
+        chosen = {entry["metadata"]["name"]: entry for entry in json.loads(report.read_text())["install"]}
+        for name in ("dataset-rt", "dataset-rt-torch"):
+            if not chosen[name]["download_info"]["url"].startswith(DIST.as_uri()):
+                session.error(f"pip would take {name} from {chosen[name]['download_info']['url']}, not from {DIST}")
+
+        adapter_alone = next(DIST.glob("dataset_rt_torch-*.whl"))
+        without_dist = away / "without-dist.json"
+        # pip fails as long as the index holds no core 1.x; once it does, that is what must be chosen.
+        session.run(
+            *(python, "-m", "pip", "install", "--dry-run", "--quiet", "--report", str(without_dist), "--no-cache-dir"),
+            str(adapter_alone),
+            external=True,
+            success_codes=[0, 1],
+        )
+        if without_dist.exists():
+            for entry in json.loads(without_dist.read_text())["install"]:
+                if entry["metadata"]["name"] == "dataset-rt" and entry["metadata"]["version"].startswith("0."):
+                    session.error(f"pip would take the older project: {entry['metadata']['version']}")
+
+        # The real installation, by uv: torch is gigabytes.
+        session.run(
+            *(find_uv_bin(), "pip", "install", "--python", python, "--find-links", str(DIST), "dataset-rt-torch"),
+            external=True,
+        )
+        program = (
+            "import importlib.metadata as metadata, dataset_rt, dataset_rt_torch, torch;"
+            "version = metadata.version('dataset-rt'); assert version.startswith('1.'), version;"
+            "print('dataset-rt', version, 'from', dataset_rt.__file__, 'beside torch', torch.__version__)"
+        )
+        with session.chdir(away):
+            session.run(python, "-c", program, external=True)
+
+
+@nox.session(requires=["build"])
+@nox.parametrize("adapter", ADAPTERS)
+def adapters(session: nox.Session, adapter: str) -> None:
+    """Run each adapter's tests in an environment of its own."""
+    session.install(core_wheel(session), "pytest>=8", "packaging")
+    # Without its framework, as long as the adapter uses nothing of it.
+    session.install("--no-deps", *map(str, DIST.glob(f"dataset_rt_{adapter}-*.whl")))
+    run_pytest(session, f"packages/dataset-rt-{adapter}/tests", name=f"adapters-{adapter}")
+
+
+@nox.session(requires=["build"])
+def docs(session: nox.Session) -> None:
+    """Build the pages, every warning an error, and run each page's Python twice."""
+    session.install(core_wheel(session), "mkdocs-material>=9.6", "pytest>=8")
+    session.run("mkdocs", "build", "--strict", "--quiet", env={"NO_MKDOCS_2_WARNING": "1"})
+    run_pytest(session, "docs/test_pages.py", *session.posargs)
+
+
+@nox.session(requires=["build"])
+def quickstart(session: nox.Session) -> None:
+    """Run the main job twice in a fresh folder: the second run finds what the first one cached."""
+    session.install(core_wheel(session), "scikit-learn")
+    folder = Path(session.create_tmp()) / "digits-cache"
+    shutil.rmtree(folder, ignore_errors=True)
+    for run in ("first run", "second run: the cache is there"):
+        session.log(run)
+        session.run("python", str(ROOT / "examples" / "quickstart.py"), str(folder))
+
+
+@nox.session(requires=["build"])
+def bench(session: nox.Session) -> None:
+    """Measure reading and writing beside lmdb and a bare loop of system calls; arguments after `--` are passed on."""
+    session.install(core_wheel(session), "lmdb")
+    session.run("python", "benchmarks/read_write.py", *session.posargs)

@@ -1,0 +1,90 @@
+"""What all five packages have in common, checked on the wheels in dist/ and on the files beside them."""
+
+import re
+import zipfile
+from email.message import Message
+from email.parser import Parser
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGES = ("dataset-rt", "dataset-rt-torch", "dataset-rt-jax", "dataset-rt-tf", "dataset-rt-hf")
+
+
+def wheel(package: str) -> Path:
+    (only,) = (ROOT / "dist").glob(f"{package.replace('-', '_')}-*.whl")
+    return only
+
+
+def members(package: str) -> dict[str, bytes]:
+    with zipfile.ZipFile(wheel(package)) as archive:
+        return {name: archive.read(name) for name in archive.namelist()}
+
+
+def metadata(package: str) -> Message:
+    (text,) = (content for name, content in members(package).items() if name.endswith(".dist-info/METADATA"))
+    return Parser().parsestr(text.decode())
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_copy_of_the_licence_is_the_roots(package: str) -> None:
+    licence = (ROOT / "LICENSE").read_bytes()
+    copy = ROOT / "packages" / package / "LICENSE"
+    assert not copy.is_symlink()
+    assert copy.read_bytes() == licence
+    shipped = [content for name, content in members(package).items() if name.endswith("/licenses/LICENSE")]
+    assert shipped == [licence]
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_wheel_names_its_licence_its_pythons_and_that_it_is_typed(package: str) -> None:
+    fields = metadata(package)
+    assert fields["License-Expression"] == "Apache-2.0"
+    assert fields["Requires-Python"] == ">=3.10"
+    assert f"{package.replace('-', '_')}/py.typed" in members(package)
+
+
+def test_the_core_is_one_wheel_for_the_stable_interface_of_python_3_10_and_later() -> None:
+    assert "-cp310-abi3-" in wheel("dataset-rt").name
+    names = members("dataset-rt")
+    assert "dataset_rt/_core.pyi" in names
+    assert "dataset_rt/_core.abi3.so" in names
+
+
+def test_the_core_depends_on_no_framework() -> None:
+    required = {re.split(r"[^\w-]", line)[0] for line in metadata("dataset-rt").get_all("Requires-Dist", [])}
+    assert {name.replace("_", "-") for name in required} == {
+        *("click", "numpy", "polars", "pyarrow", "pydantic", "tqdm", "typing-extensions"),
+    }
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_the_changelog_begins_each_packages_section_with_the_version_that_is_built(package: str) -> None:
+    changelog = (ROOT / "CHANGELOG.md").read_text()
+    section = re.search(rf"^## {package}\n(.*?)(?=^## |\Z)", changelog, re.MULTILINE | re.DOTALL)
+    assert section is not None
+    newest = re.search(r"^### (\S+)", section[1], re.MULTILINE)
+    assert newest is not None
+    assert newest[1] == metadata(package)["Version"]
+
+
+def test_the_crates_have_the_version_of_the_core_package() -> None:
+    workspace = (ROOT / "rust" / "Cargo.toml").read_text()
+    version = re.search(r'^\[workspace\.package\]\nversion = "([^"]+)"', workspace, re.MULTILINE)
+    assert version is not None
+    assert version[1] == metadata("dataset-rt")["Version"]
+
+
+def test_ci_runs_the_command_that_the_readme_gives_for_the_tests() -> None:
+    script = (ROOT / ".ci" / "run").read_text()
+    commands = [line for line in script.splitlines() if "nox" in line and not line.startswith("#")]
+    assert commands == ['python3 -m venv .venv && .venv/bin/pip install "nox[uv]" && .venv/bin/nox']
+    assert commands[0] in (ROOT / "README.md").read_text().splitlines()
+
+
+def test_the_readme_names_the_rust_version_of_the_workspace() -> None:
+    workspace = (ROOT / "rust" / "Cargo.toml").read_text()
+    version = re.search(r'^rust-version = "([^"]+)"', workspace, re.MULTILINE)
+    assert version is not None
+    assert f"Rust {version[1]}" in (ROOT / "README.md").read_text()

@@ -1,0 +1,133 @@
+//! How much of a window was consumed, and the state that says so.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::window::Window;
+use super::world::World;
+use crate::{Position, Result};
+
+/// What a saved state says of the stream: enough to go on with the very next draw.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct CursorState {
+    /// The next draw that nobody has consumed.
+    pub position: Position,
+    /// Length of the epochs to come.
+    pub epoch_len: u64,
+    /// Inside a window: where it started, and where it ends before it is divided among ranks.
+    ///
+    /// A resumed window keeps its first start, however often it was interrupted.
+    pub window: Option<(u64, u64)>,
+}
+
+/// A window that was interrupted: what lies between the position and `end` is still to come.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) struct Rest {
+    /// Where the window started.
+    pub(super) start: Position,
+    /// Its nominal end.
+    pub(super) end: Position,
+}
+
+/// A reserved window and how many of its draws this rank has consumed.
+///
+/// Shared between the iterator, which advances it, and the dataset, which reports it. Reading ahead does not count:
+/// [`Self::advance`] is for samples that were handed to the user.
+#[derive(Debug)]
+pub struct Progress {
+    window: Window,
+    /// Start of the whole window, of which `window` may be the rest.
+    nominal_start: Position,
+    epoch_len: u64,
+    /// `u64::MAX` once the iterator is at its end.
+    taken: AtomicU64,
+}
+
+impl Progress {
+    /// The rest of an interrupted window if there is one that yields something, otherwise a window of `epoch_len`.
+    pub(super) fn begin(position: Position, rest: Option<Rest>, epoch_len: u64, world: World) -> Result<Self> {
+        let left = |rest: &Rest| rest.end.0.saturating_sub(position.0);
+        let (nominal_start, length) = match rest.filter(|rest| world.most(left(rest)) > 0) {
+            Some(rest) => (rest.start, left(&rest)),
+            None => (position, epoch_len),
+        };
+        let window = Window::deal(position, length, world)?;
+        Ok(Self { window, nominal_start, epoch_len, taken: AtomicU64::new(0) })
+    }
+
+    /// The draws to deliver: all of a window, or what was left of an interrupted one.
+    #[must_use]
+    pub fn window(&self) -> &Window {
+        &self.window
+    }
+
+    /// The epoch length of the iterator.
+    #[must_use]
+    pub fn epoch_len(&self) -> u64 {
+        self.epoch_len
+    }
+
+    /// Notes that `draws` more were consumed by this rank. Going past the end is no error: it is the end.
+    pub fn advance(&self, draws: u64) {
+        self.update(|taken| taken.saturating_add(draws));
+    }
+
+    /// Notes that one more batch was consumed; see [`Window::taken_by`]. All batches must be of that size.
+    pub fn advance_batch(&self, batch_size: u64, drop_last: bool) {
+        self.update(|taken| {
+            let taken = taken.saturating_add(batch_size);
+            let is_last = taken.saturating_add(batch_size) > self.window.count();
+            if drop_last && is_last { u64::MAX } else { taken }
+        });
+    }
+
+    /// Notes that the iterator is at its end, so that all ranks are, whatever this one's share was.
+    pub fn finish(&self) {
+        self.taken.store(u64::MAX, Ordering::Release);
+    }
+
+    /// How many draws of its share this rank has consumed.
+    #[must_use]
+    pub fn taken(&self) -> u64 {
+        self.taken.load(Ordering::Acquire).min(self.window.count())
+    }
+
+    /// Where the stream stands, all ranks being as far as this one.
+    #[must_use]
+    pub fn position(&self) -> Position {
+        self.window.consumed(self.taken.load(Ordering::Acquire))
+    }
+
+    /// Whether nothing of the window is left on any rank.
+    #[must_use]
+    pub fn is_consumed(&self) -> bool {
+        self.position() == self.window.dealt_end()
+    }
+
+    /// The state of the iterator.
+    #[must_use]
+    pub fn state(&self) -> CursorState {
+        self.state_at(self.taken.load(Ordering::Acquire))
+    }
+
+    /// The state as it is once this rank has consumed `taken` draws of its share.
+    ///
+    /// For callers that count by themselves, as behind a loader that reads ahead; with batches, what
+    /// [`Window::taken_by`] says.
+    #[must_use]
+    pub fn state_at(&self, taken: u64) -> CursorState {
+        let position = self.window.consumed(taken);
+        let inside = position < self.window.dealt_end();
+        let window = inside.then(|| (self.nominal_start.0, self.window.nominal_end().0));
+        CursorState { position, epoch_len: self.epoch_len, window }
+    }
+
+    fn update(&self, change: impl Fn(u64) -> u64) {
+        // One thread advances at a time; two would still lose nothing.
+        let mut taken = self.taken.load(Ordering::Acquire);
+        while let Err(newer) =
+            self.taken.compare_exchange_weak(taken, change(taken), Ordering::AcqRel, Ordering::Acquire)
+        {
+            taken = newer;
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! The active table: which rows are sampled from, how they are numbered and what they are worth.
+
+mod canonical;
+mod compare;
+mod first_table;
+mod stored_columns;
+mod table;
+
+use std::sync::Arc;
+
+use arrow_array::{Float64Array, RecordBatch};
+use arrow_schema::SchemaRef;
+
+use crate::error::{Error, Result};
+use crate::format::Digest;
+use crate::order::{Mode, Sampler, Weights};
+use crate::store::{CacheSet, PerProcess};
+use canonical::canonical_order;
+use table::{CheckedTable, check_table};
+
+pub use first_table::{FirstTable, table_schema};
+
+/// Rows that are hashed at a time when the digest is computed.
+const DIGEST_ROWS: usize = 4096;
+
+/// An immutable sampling population over opened caches, with the sampler that draws from it.
+///
+/// The rows of the *table* are numbered as the user sees them. The rows of the *population* are the same ones in the
+/// numbering that draws refer to: the canonical order for the shuffled modes, the table's for the ordered one. Either
+/// names a *record* of the caches.
+#[derive(Debug)]
+pub struct Population {
+    caches: Arc<CacheSet>,
+    rows: Rows,
+    sampler: Sampler,
+    digest: PerProcess<Digest>,
+}
+
+#[derive(Debug)]
+enum Rows {
+    /// Every sample once, with weight 1: first table row and first record of each cache, in the order given.
+    Whole { starts: Vec<(u64, u64)> },
+    /// An edited table.
+    Table {
+        /// Record of each population row.
+        records: Vec<u64>,
+        /// Population row of each table row, where the numberings differ.
+        population_rows: Option<Vec<u32>>,
+        /// Weight of each table row.
+        weights: Float64Array,
+    },
+}
+
+impl Population {
+    /// All samples of the caches, each with weight 1. O(caches).
+    ///
+    /// # Errors
+    /// As [`Sampler::new`].
+    pub fn whole(caches: Arc<CacheSet>, mode: Mode, seed: u64) -> Result<Self> {
+        let mut next_row = 0;
+        let mut starts = Vec::new();
+        for (cache, base) in caches.given() {
+            starts.push((next_row, base));
+            next_row += cache.samples();
+        }
+        let sampler = Sampler::new(mode, seed, Weights::equal(caches.records())?)?;
+        Ok(Self { caches, rows: Rows::Whole { starts }, sampler, digest: PerProcess::new() })
+    }
+
+    /// The rows of an edited table, with the columns `cache_id`, `sample_id`, all stored ones and `weight` by name.
+    /// O(n); reads all metadata of the caches to compare the stored columns.
+    ///
+    /// # Errors
+    /// [`Error::Metadata`] naming the first row that breaks a rule; [`Error::Config`] for unequal weights where the
+    /// mode draws without replacement.
+    pub fn from_table(
+        caches: Arc<CacheSet>,
+        mode: Mode,
+        seed: u64,
+        schema: &SchemaRef,
+        batches: &[RecordBatch],
+    ) -> Result<Self> {
+        let CheckedTable { records, weights } = check_table(&caches, schema, batches)?;
+        let order = match mode {
+            Mode::Ordered => None,
+            _ => canonical_order(&records, weights.values(), caches.records()),
+        };
+        let values = weights.values();
+        let table_row = |row: usize| order.as_ref().map_or(Some(row), |order| order.get(row).map(|row| *row as usize));
+        let weight = |row: usize| table_row(row).and_then(|row| values.get(row)).copied().unwrap_or(f64::NAN);
+        let sampler_weights = match mode {
+            // Weights play no part in ordered reading.
+            Mode::Ordered => Weights::equal(records.len() as u64)?,
+            _ => Weights::build(records.len(), weight)?,
+        };
+        let sampler = Sampler::new(mode, seed, sampler_weights)?;
+        let (records, population_rows) = match order {
+            None => (records, None),
+            Some(order) => {
+                let mut population_rows = vec![0; order.len()];
+                for (row, table_row) in (0_u32..).zip(&order) {
+                    if let Some(slot) = population_rows.get_mut(*table_row as usize) {
+                        *slot = row;
+                    }
+                }
+                let record = |row: &u32| records.get(*row as usize).copied();
+                (order.iter().filter_map(record).collect(), Some(population_rows))
+            }
+        };
+        let rows = Rows::Table { records, population_rows, weights };
+        let population = Self { caches, rows, sampler, digest: PerProcess::new() };
+        population.digest();
+        Ok(population)
+    }
+
+    /// The caches that the rows come from.
+    #[must_use]
+    pub fn caches(&self) -> &Arc<CacheSet> {
+        &self.caches
+    }
+
+    /// What draws from the rows.
+    #[must_use]
+    pub fn sampler(&self) -> &Sampler {
+        &self.sampler
+    }
+
+    /// The number of rows, at least 1.
+    #[must_use]
+    pub fn rows(&self) -> u64 {
+        self.sampler.rows()
+    }
+
+    /// Whether the rows are those of the first table.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        matches!(self.rows, Rows::Whole { .. })
+    }
+
+    /// The record of a population row. O(1) for edited tables, O(log caches) otherwise.
+    ///
+    /// # Errors
+    /// [`Error::Config`] where there is no such row.
+    pub fn record(&self, row: u64) -> Result<u64> {
+        let record = match &self.rows {
+            Rows::Whole { starts } if self.sampler.mode() == Mode::Ordered => whole_record(starts, row),
+            Rows::Whole { .. } => Some(row),
+            Rows::Table { records, .. } => usize::try_from(row).ok().and_then(|row| records.get(row)).copied(),
+        };
+        record.filter(|_| row < self.rows()).ok_or_else(|| self.no_such_row(row))
+    }
+
+    /// The record of a table row.
+    ///
+    /// # Errors
+    /// [`Error::Config`] where there is no such row.
+    pub fn table_record(&self, row: u64) -> Result<u64> {
+        if row >= self.rows() {
+            return Err(self.no_such_row(row));
+        }
+        match &self.rows {
+            Rows::Whole { starts } => whole_record(starts, row).ok_or_else(|| self.no_such_row(row)),
+            Rows::Table { population_rows: None, .. } => self.record(row),
+            Rows::Table { population_rows: Some(population_rows), .. } => {
+                let place = usize::try_from(row).ok().and_then(|row| population_rows.get(row));
+                self.record(place.map_or(u64::MAX, |row| u64::from(*row)))
+            }
+        }
+    }
+
+    /// BLAKE3 over (`cache_id`, `sample_id`, weight) of every row in the population's numbering. O(n) at its first use
+    /// for a whole population; edited tables bring it along.
+    pub fn digest(&self) -> Digest {
+        if let Some(digest) = self.digest.inherited() {
+            return *digest;
+        }
+        *self.digest.get_or_init(|| self.compute_digest())
+    }
+
+    fn compute_digest(&self) -> Digest {
+        let mut hasher = blake3::Hasher::new();
+        let mut bytes = Vec::with_capacity(24 * DIGEST_ROWS);
+        let mut add = |cache_id: u64, sample_id: u64, weight: f64| {
+            bytes.extend_from_slice(&cache_id.to_le_bytes());
+            bytes.extend_from_slice(&sample_id.to_le_bytes());
+            bytes.extend_from_slice(&weight.to_bits().to_le_bytes());
+            if bytes.len() >= 24 * DIGEST_ROWS {
+                hasher.update(&bytes);
+                bytes.clear();
+            }
+        };
+        match &self.rows {
+            Rows::Whole { .. } => {
+                let in_order: Vec<_> = match self.sampler.mode() {
+                    Mode::Ordered => self.caches.given().map(|(cache, _)| cache).collect(),
+                    _ => self.caches.by_id().iter().collect(),
+                };
+                for cache in in_order {
+                    for sample in 0..cache.samples() {
+                        add(cache.cache_id().0, sample, 1.0);
+                    }
+                }
+            }
+            Rows::Table { records, population_rows, weights } => {
+                let table_rows = population_rows.as_ref().map(|rows| inverse(rows));
+                for (row, record) in records.iter().enumerate() {
+                    let table_row = match &table_rows {
+                        None => row,
+                        Some(table_rows) => table_rows.get(row).map_or(row, |row| *row as usize),
+                    };
+                    let weight = weights.values().get(table_row).copied().unwrap_or(f64::NAN);
+                    if let Ok((cache, _, sample)) = self.caches.locate(*record) {
+                        add(cache.cache_id().0, sample.0, weight);
+                    }
+                }
+            }
+        }
+        hasher.update(&bytes);
+        Digest(*hasher.finalize().as_bytes())
+    }
+
+    fn no_such_row(&self, row: u64) -> Error {
+        Error::config(format!("row must be in [0, {}), got {row}", self.rows()))
+    }
+}
+
+fn whole_record(starts: &[(u64, u64)], row: u64) -> Option<u64> {
+    let place = starts.partition_point(|(first, _)| *first <= row).checked_sub(1)?;
+    starts.get(place).map(|(first, base)| base + (row - first))
+}
+
+/// The permutation that undoes `permutation`.
+fn inverse(permutation: &[u32]) -> Vec<u32> {
+    let mut inverse = vec![0; permutation.len()];
+    for (place, value) in (0_u32..).zip(permutation) {
+        if let Some(slot) = inverse.get_mut(*value as usize) {
+            *slot = place;
+        }
+    }
+    inverse
+}

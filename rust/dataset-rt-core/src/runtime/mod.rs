@@ -1,0 +1,22 @@
+//! Threads and queues: the pool, reading ahead, and the pipeline of a write. Everything is bounded.
+
+mod batch;
+mod encode;
+mod outside;
+mod plan;
+mod pool;
+mod read_ahead;
+mod task;
+mod verify;
+mod write;
+mod write_pipeline;
+
+pub use batch::{BatchSlots, assemble, batch_schema};
+pub use encode::{PendingSample, SampleBatch};
+pub use outside::{Outside, WAIT};
+pub use plan::{Drawer, Run, plan};
+pub use pool::{Job, Pool, Runtime};
+pub use read_ahead::{FinishedRun, ReadAhead, ReadLimits};
+pub use task::{Outcome, Task, Work, read_now};
+pub use verify::verify_caches;
+pub use write::{SampleFeed, WriteLimits, WriteObserver, Written, find_published, write_cache};

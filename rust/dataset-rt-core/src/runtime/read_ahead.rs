@@ -1,0 +1,250 @@
+//! Reads a window's draws ahead of their consumer, in runs, and delivers them in order.
+
+use std::collections::VecDeque;
+use std::process;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use super::outside::Outside;
+use super::plan::{Drawer, Run, plan};
+use super::pool::Pool;
+use super::task::{Task, Work};
+use crate::error::Result;
+use crate::order::Window;
+use crate::population::Population;
+use crate::store::{PayloadSlots, RecordReader};
+
+/// Draws of a run of single samples: the cost of handing a run to a thread is spread over them.
+const RUN_DRAWS: u64 = 64;
+/// Payload bytes of such a run: few large payloads in flight stay in the processor's cache.
+const RUN_BYTES: u64 = 512 << 10;
+/// Runs in flight at most.
+const RUNS_AHEAD: usize = 8;
+
+/// How far and in which pieces to read ahead.
+#[derive(Clone, Copy, Debug)]
+pub struct ReadLimits {
+    run_draws: u64,
+    run_bytes: u64,
+    ahead_draws: u64,
+    ahead_bytes: u64,
+    verify: bool,
+}
+
+impl ReadLimits {
+    /// For a reader that delivers single samples: at most `prefetch_size` of them and `prefetch_bytes` of payload are
+    /// read ahead, whichever is less, but always one.
+    #[must_use]
+    pub fn samples(prefetch_size: u64, prefetch_bytes: u64, verify: bool) -> Self {
+        Self {
+            run_draws: (prefetch_size / 4).clamp(1, RUN_DRAWS),
+            run_bytes: (prefetch_bytes / 4).clamp(1, RUN_BYTES),
+            ahead_draws: prefetch_size.max(1),
+            ahead_bytes: prefetch_bytes,
+            verify,
+        }
+    }
+
+    /// For a reader that delivers batches: a batch is one run, and always one is read ahead.
+    #[must_use]
+    pub fn batches(batch_size: u64, prefetch_size: u64, prefetch_bytes: u64, verify: bool) -> Self {
+        Self {
+            run_draws: batch_size,
+            run_bytes: u64::MAX,
+            ahead_draws: prefetch_size.max(batch_size),
+            ahead_bytes: prefetch_bytes,
+            verify,
+        }
+    }
+}
+
+/// A run whose payloads are complete and checked.
+#[derive(Debug)]
+pub struct FinishedRun<S> {
+    /// Place in the window of its first draw.
+    pub first: u64,
+    /// The records, in draw order.
+    pub run: Run,
+    /// Their payloads.
+    pub slots: S,
+}
+
+/// Reads the draws of one window.
+#[derive(Debug)]
+pub struct ReadAhead<S: PayloadSlots> {
+    drawer: Drawer,
+    window: Window,
+    count: u64,
+    limits: ReadLimits,
+    pool: Option<Arc<Pool>>,
+    /// Runs on their way, oldest first, with the place of their first draw.
+    queue: VecDeque<(u64, Arc<Task<S>>)>,
+    queued_draws: u64,
+    queued_bytes: u64,
+    /// Place of the first draw that no run holds, and of the first that was not delivered.
+    next: u64,
+    delivered: u64,
+    /// Draws before this place are read one by one, after a run failed, so that all before the bad one are delivered.
+    single_until: u64,
+    cancelled: Arc<AtomicBool>,
+    /// Cancelled runs that a thread was still reading: their memory must outlive it.
+    leftovers: Vec<Arc<Task<S>>>,
+    reader: RecordReader,
+    process: u32,
+}
+
+impl<S: PayloadSlots> ReadAhead<S> {
+    /// Reads the first `count` draws of `window`; by the calling thread alone where there is no pool.
+    #[must_use]
+    pub fn new(
+        population: Arc<Population>,
+        window: Window,
+        count: u64,
+        limits: ReadLimits,
+        pool: Option<Arc<Pool>>,
+    ) -> Self {
+        Self {
+            drawer: Drawer::new(population),
+            window,
+            count,
+            limits,
+            pool,
+            queue: VecDeque::new(),
+            queued_draws: 0,
+            queued_bytes: 0,
+            next: 0,
+            delivered: 0,
+            single_until: 0,
+            cancelled: Arc::new(AtomicBool::new(false)),
+            leftovers: Vec::new(),
+            reader: RecordReader::default(),
+            process: process::id(),
+        }
+    }
+
+    /// The next run, or `None` after the last. `allocate` makes the memory for a run's payloads.
+    ///
+    /// # Errors
+    /// What is wrong with the next sample, after all samples before it were delivered; the same again at the next call,
+    /// unless it was mended. Or what `allocate` and `outside` return.
+    pub fn next(
+        &mut self,
+        allocate: &mut dyn FnMut(&Run) -> Result<S>,
+        outside: &mut dyn Outside,
+    ) -> Result<Option<FinishedRun<S>>> {
+        if self.process != process::id() {
+            self.leave_to_parent();
+        }
+        loop {
+            let planned = self.top_up(allocate);
+            let Some((first, task)) = self.queue.front().cloned() else {
+                return planned.map(|()| None);
+            };
+            let result = loop {
+                if let Some(result) = task.take_done() {
+                    break result;
+                }
+                let reader = &mut self.reader;
+                outside.run(&mut || task.execute_or_wait(reader))?;
+            };
+            match result {
+                Ok(Work { run, slots }) => {
+                    self.queue.pop_front();
+                    let draws = run.records.len() as u64;
+                    self.queued_draws -= draws;
+                    self.queued_bytes -= run.payload_bytes;
+                    self.delivered = first + draws;
+                    return Ok(Some(FinishedRun { first, run, slots }));
+                }
+                Err((error, _)) => {
+                    let single = first < self.single_until || self.limits.run_draws == 1;
+                    let after = self.queue.get(1).map_or(self.next, |(first, _)| *first);
+                    self.restart();
+                    if single || after <= first + 1 || self.limits.run_bytes == u64::MAX {
+                        return Err(error);
+                    }
+                    self.single_until = after;
+                }
+            }
+        }
+    }
+
+    /// Plans and starts runs until the limits are reached. Its error concerns the next run after those in the queue.
+    fn top_up(&mut self, allocate: &mut dyn FnMut(&Run) -> Result<S>) -> Result<()> {
+        while self.next < self.count && self.has_room() {
+            let careful = self.next < self.single_until;
+            let most = if careful { 1 } else { self.limits.run_draws.min(self.count - self.next) };
+            let caches = Arc::clone(self.drawer.population().caches());
+            let (window, drawer) = (&self.window, &mut self.drawer);
+            let records = (self.next..self.next + most).map(|place| drawer.record(window.position(place)));
+            let run = plan(&caches, records, self.limits.run_bytes)?;
+            let slots = allocate(&run)?;
+            let (draws, bytes) = (run.records.len() as u64, run.payload_bytes);
+            let cancelled = Arc::clone(&self.cancelled);
+            let task = Arc::new(Task::new(caches, Work { run, slots }, self.limits.verify, cancelled));
+            if let Some(pool) = self.pool.as_ref().filter(|_| !careful) {
+                let task = Arc::clone(&task);
+                pool.submit(Box::new(move |reader| task.execute(reader)));
+            }
+            self.queue.push_back((self.next, task));
+            self.queued_draws += draws;
+            self.queued_bytes += bytes;
+            self.next += draws;
+        }
+        Ok(())
+    }
+
+    fn has_room(&self) -> bool {
+        if self.queue.is_empty() {
+            return true;
+        }
+        self.pool.is_some()
+            && self.next >= self.single_until
+            && self.queue.len() < RUNS_AHEAD
+            && self.queued_draws + self.limits.run_draws <= self.limits.ahead_draws
+            && self.queued_bytes < self.limits.ahead_bytes
+    }
+
+    /// Gives up what is on its way and goes back to the first draw that was not delivered.
+    fn restart(&mut self) {
+        self.cancelled.store(true, Ordering::Relaxed);
+        self.leftovers.extend(self.queue.drain(..).map(|(_, task)| task));
+        self.leftovers.retain(|task| !task.withdraw());
+        self.cancelled = Arc::new(AtomicBool::new(false));
+        self.queued_draws = 0;
+        self.queued_bytes = 0;
+        self.next = self.delivered;
+    }
+
+    /// Gives up what is on its way and returns the runs that a thread is still reading, which stop at their next record.
+    ///
+    /// Whoever must not let that thread free their memory keeps them until [`Task::withdraw`] says that it is done.
+    pub fn cancel(&mut self) -> Vec<Arc<Task<S>>> {
+        if self.process == process::id() {
+            self.restart();
+        } else {
+            self.leave_to_parent();
+        }
+        self.count = self.delivered;
+        std::mem::take(&mut self.leftovers)
+    }
+
+    /// In a forked child: forgets the parent's threads, queue and locks, and goes on in the calling thread.
+    fn leave_to_parent(&mut self) {
+        std::mem::forget(std::mem::take(&mut self.queue));
+        std::mem::forget(std::mem::take(&mut self.leftovers));
+        std::mem::forget(self.pool.take());
+        self.cancelled = Arc::new(AtomicBool::new(false));
+        self.reader = RecordReader::default();
+        self.queued_draws = 0;
+        self.queued_bytes = 0;
+        self.next = self.delivered;
+        self.process = process::id();
+    }
+}
+
+impl<S: PayloadSlots> Drop for ReadAhead<S> {
+    fn drop(&mut self) {
+        drop(self.cancel());
+    }
+}

@@ -1,0 +1,297 @@
+//! A published cache, opened for reading.
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use arrow_array::RecordBatch;
+
+use super::files::{self, FileKey, INDEX_NUMBER};
+use super::per_process::PerProcess;
+use crate::error::{Error, Result};
+use crate::format::{
+    BATCH_ROWS, EntryLimits, Footer, INDEX_ENTRY_BYTES, INDEX_FILE, INDEX_HEADER_BYTES, IndexEntry, MANIFEST_FILE,
+    METADATA_FILE, Manifest, Region, SHARD_FOLDER, SHARD_HEADER_BYTES, check_index_header, check_region,
+    check_shard_header, decode_batch, decode_footer, shard_file_name,
+};
+use crate::identifier::{CacheId, SampleId};
+
+/// An index up to this size is held in memory from its first use on; entries of a larger one are read one by one.
+const HELD_INDEX_BYTES: u64 = 8 << 20;
+
+/// An opened cache. Holds no file open by itself and takes no lock; safe to use from any thread and after a fork.
+#[derive(Debug)]
+pub struct Cache {
+    path: PathBuf,
+    index_path: PathBuf,
+    manifest: Manifest,
+    cache_id: CacheId,
+    limits: EntryLimits,
+    footer: Footer,
+    owner: u64,
+    index: PerProcess<Vec<u8>>,
+    batches: Vec<PerProcess<RecordBatch>>,
+}
+
+impl Cache {
+    /// Opens the cache in the folder `path`.
+    ///
+    /// Checks the manifest's digest, every file's length, the index header and the Arrow footer. Costs nothing that
+    /// grows with the number of samples but the manifest's list of metadata batches and shards.
+    ///
+    /// # Errors
+    /// [`Error::CacheNotFound`] where there is no manifest, [`Error::Version`] for another format version, an error of
+    /// corruption (see [`Error::fault`]) for whatever is wrong with the files.
+    pub fn open(path: &Path) -> Result<Self> {
+        let path = real_folder(path)?;
+        let manifest_path = path.join(MANIFEST_FILE);
+        let bytes = fs::read(&manifest_path).map_err(|error| match error.kind() {
+            std::io::ErrorKind::NotFound => {
+                Error::CacheNotFound { path: path.clone(), reason: "the folder has no manifest.json" }
+            }
+            _ => Error::io("cannot read", &manifest_path, error),
+        })?;
+        let manifest = Manifest::parse(&bytes, &manifest_path)?;
+        if path.file_name().and_then(|name| name.to_str()) != Some(manifest.source_name.as_str()) {
+            return Err(Error::Manifest {
+                file: manifest_path,
+                expected: "a source_name equal to the folder's name".to_owned(),
+                found: format!("{:?}", manifest.source_name),
+            });
+        }
+        for (name, entry) in &manifest.files {
+            check_length(&path.join(name), entry.bytes)?;
+        }
+        let index_path = path.join(INDEX_FILE);
+        let mut header = [0_u8; INDEX_HEADER_BYTES];
+        read_exact(&files::open(&index_path)?, &index_path, &mut header, 0)?;
+        check_index_header(&header, manifest.samples, &index_path)?;
+        let footer = open_footer(&path, &manifest)?;
+        let batches = manifest.metadata.batches.iter().map(|_| PerProcess::new()).collect();
+        Ok(Self {
+            cache_id: manifest.cache_id(),
+            limits: EntryLimits { shards: manifest.shards(), max_payload_bytes: manifest.max_payload_bytes },
+            footer,
+            owner: files::new_owner(),
+            index: PerProcess::new(),
+            batches,
+            path,
+            index_path,
+            manifest,
+        })
+    }
+
+    /// The cache's folder, absolute and without symbolic links.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// The manifest.
+    #[must_use]
+    pub fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    /// The cache's identity.
+    #[must_use]
+    pub fn cache_id(&self) -> CacheId {
+        self.cache_id
+    }
+
+    /// The number of samples, at least 1.
+    #[must_use]
+    pub fn samples(&self) -> u64 {
+        self.manifest.samples
+    }
+
+    /// Where the payload of `sample` lies. O(1).
+    ///
+    /// # Errors
+    /// [`Error::IndexEntry`] where the entry names something that cannot be, [`Error::Io`] where it cannot be read.
+    pub fn entry(&self, sample: SampleId) -> Result<IndexEntry> {
+        let offset = sample
+            .0
+            .checked_mul(INDEX_ENTRY_BYTES as u64)
+            .and_then(|offset| offset.checked_add(INDEX_HEADER_BYTES as u64))
+            .ok_or_else(|| Error::config(format!("sample_id must be in [0, {}), got {sample}", self.samples())))?;
+        if let Some(index) = self.held_index()? {
+            let start = usize::try_from(offset).unwrap_or(usize::MAX);
+            let bytes = index.get(start..start.saturating_add(INDEX_ENTRY_BYTES)).unwrap_or_default();
+            return IndexEntry::parse(bytes, sample, &self.limits, &self.index_path);
+        }
+        let path = &self.index_path;
+        let file = files::shared(FileKey { owner: self.owner, number: INDEX_NUMBER }, path, |_| Ok(()))?;
+        let mut bytes = [0_u8; INDEX_ENTRY_BYTES];
+        read_exact(&file, path, &mut bytes, offset)?;
+        IndexEntry::parse(&bytes, sample, &self.limits, path)
+    }
+
+    fn held_index(&self) -> Result<Option<&[u8]>> {
+        if let Some(index) = self.index.inherited() {
+            return Ok(Some(index));
+        }
+        let path = &self.index_path;
+        let bytes = self.manifest.files.get(INDEX_FILE).map_or(u64::MAX, |file| file.bytes);
+        if bytes > HELD_INDEX_BYTES {
+            return Ok(None);
+        }
+        let mut index = vec![0; usize::try_from(bytes).unwrap_or_default()];
+        read_exact(&files::open(path)?, path, &mut index, 0)?;
+        Ok(Some(self.index.get_or_init(|| index)))
+    }
+
+    /// The path of a shard.
+    #[must_use]
+    pub fn shard_path(&self, shard: u32) -> PathBuf {
+        self.path.join(SHARD_FOLDER).join(shard_file_name(shard))
+    }
+
+    /// An open shard whose header was checked.
+    ///
+    /// # Errors
+    /// [`Error::FileMissing`], [`Error::Header`] or [`Error::Io`].
+    pub fn shard(&self, shard: u32) -> Result<Arc<File>> {
+        let path = self.shard_path(shard);
+        files::shared(FileKey { owner: self.owner, number: u64::from(shard) }, &path, |file| {
+            let mut header = [0_u8; SHARD_HEADER_BYTES];
+            read_exact(file, &path, &mut header, 0)?;
+            check_shard_header(&header, shard, &path)
+        })
+    }
+
+    /// The metadata batch that holds `sample`, and the sample's row in it. Checked at its first use, then held.
+    ///
+    /// # Errors
+    /// [`Error::MetadataCheck`] or [`Error::MetadataArrow`] where its bytes are not the manifest's.
+    pub fn metadata_of(&self, sample: SampleId) -> Result<(&RecordBatch, usize)> {
+        let rows = BATCH_ROWS as u64;
+        let number = usize::try_from(sample.0 / rows).unwrap_or(usize::MAX);
+        let row = usize::try_from(sample.0 % rows).unwrap_or_default();
+        self.held_batch(number).map(|batch| (batch, row))
+    }
+
+    /// The number of metadata batches.
+    #[must_use]
+    pub fn batches(&self) -> usize {
+        self.batches.len()
+    }
+
+    /// The metadata batch `number`, held in memory once it was read.
+    ///
+    /// # Errors
+    /// As [`Cache::metadata_of`].
+    pub fn held_batch(&self, number: usize) -> Result<&RecordBatch> {
+        let Some(held) = self.batches.get(number) else { return Err(self.no_such_batch(number)) };
+        if let Some(batch) = held.inherited() {
+            return Ok(batch);
+        }
+        let batch = self.read_batch(number)?;
+        Ok(held.get_or_init(|| batch))
+    }
+
+    /// The metadata batch `number`, read anew unless it is held already; for whoever goes through all of them once.
+    ///
+    /// # Errors
+    /// As [`Cache::metadata_of`].
+    pub fn read_batch(&self, number: usize) -> Result<RecordBatch> {
+        if let Some(batch) = self.batches.get(number).and_then(PerProcess::inherited) {
+            return Ok(batch.clone());
+        }
+        let Some(region) = self.manifest.metadata.batches.get(number) else { return Err(self.no_such_batch(number)) };
+        let path = self.path.join(METADATA_FILE);
+        let bytes = read_region(&path, region)?;
+        check_region(&format!("batch {number}"), &bytes, region, &path)?;
+        let start = number as u64 * BATCH_ROWS as u64;
+        let rows = self.samples().saturating_sub(start).min(BATCH_ROWS as u64);
+        decode_batch(&self.footer, number, bytes, rows, &path)
+    }
+
+    fn no_such_batch(&self, number: usize) -> Error {
+        Error::MetadataArrow {
+            file: self.path.join(METADATA_FILE),
+            part: format!("batch {number}"),
+            expected: format!("one of {} batches", self.batches.len()),
+            found: "none of this number".to_owned(),
+        }
+    }
+}
+
+impl Drop for Cache {
+    fn drop(&mut self) {
+        files::forget(self.owner);
+    }
+}
+
+fn real_folder(path: &Path) -> Result<PathBuf> {
+    let real = path.canonicalize().map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => {
+            Error::CacheNotFound { path: path.to_path_buf(), reason: "there is no such folder" }
+        }
+        _ => Error::io("cannot open the folder", path, error),
+    })?;
+    if real.is_dir() {
+        Ok(real)
+    } else {
+        Err(Error::CacheNotFound { path: path.to_path_buf(), reason: "this is a file, not a cache's folder" })
+    }
+}
+
+fn open_footer(path: &Path, manifest: &Manifest) -> Result<Footer> {
+    let path = path.join(METADATA_FILE);
+    let region = &manifest.metadata.footer;
+    let bytes = read_region(&path, region)?;
+    check_region("footer", &bytes, region, &path)?;
+    decode_footer(&bytes, &manifest.metadata, &manifest.columns, &path)
+}
+
+/// Checks that a regular file has the length that the manifest gives it.
+///
+/// # Errors
+/// [`Error::FileMissing`] or [`Error::FileLength`].
+pub(super) fn check_length(path: &Path, expected: u64) -> Result<()> {
+    let metadata = fs::metadata(path).map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound => Error::FileMissing { file: path.to_path_buf(), found: "nothing".to_owned() },
+        _ => Error::io("cannot look at", path, error),
+    })?;
+    if !metadata.is_file() {
+        return Err(Error::FileMissing { file: path.to_path_buf(), found: format!("{:?}", metadata.file_type()) });
+    }
+    if metadata.len() == expected {
+        Ok(())
+    } else {
+        Err(Error::FileLength { file: path.to_path_buf(), expected, found: metadata.len() })
+    }
+}
+
+fn read_region(path: &Path, region: &Region) -> Result<Vec<u8>> {
+    let file = files::open(path)?;
+    // The manifest was checked to place every region inside the file's length, and the file to have that length: so
+    // nothing is allocated that is not on disk, unless the file shrank since.
+    let found = file.metadata().map_err(|error| Error::io("cannot look at", path, error))?.len();
+    let end = region.offset.checked_add(region.bytes).filter(|end| *end <= found);
+    let Some(end) = end else {
+        let expected = region.offset.saturating_add(region.bytes);
+        return Err(Error::FileLength { file: path.to_path_buf(), expected, found });
+    };
+    let mut bytes = vec![0; usize::try_from(end - region.offset).unwrap_or_default()];
+    read_exact(&file, path, &mut bytes, region.offset)?;
+    Ok(bytes)
+}
+
+fn read_exact(file: &File, path: &Path, bytes: &mut [u8], offset: u64) -> Result<()> {
+    file.read_exact_at(bytes, offset).map_err(|error| match error.kind() {
+        std::io::ErrorKind::UnexpectedEof => Error::FileLength {
+            file: path.to_path_buf(),
+            expected: offset.saturating_add(bytes.len() as u64),
+            found: file.metadata().map(|metadata| metadata.len()).unwrap_or_default(),
+        },
+        _ => Error::Io {
+            path: path.to_path_buf(),
+            operation: "cannot read",
+            bytes: Some(bytes.len() as u64),
+            source: error,
+        },
+    })
+}

@@ -1,0 +1,119 @@
+//! One lock per source name, which keeps two writers of one cache apart.
+
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
+use std::os::fd::AsRawFd;
+use std::path::{Path, PathBuf};
+use std::process;
+
+use super::fork_guard;
+use super::layout::LOCK_FOLDER;
+use crate::error::{Error, Result};
+
+/// The lock of a source name, held until it is dropped or its process ends. The file itself is never removed.
+#[derive(Debug)]
+pub struct NameLock {
+    file: Option<File>,
+    process: u32,
+}
+
+/// What came of trying to take a lock.
+#[derive(Debug)]
+pub enum Attempt {
+    /// The lock is ours.
+    Held(NameLock),
+    /// Another writer has it.
+    Busy {
+        /// The other writer, as it described itself, for people to read.
+        holder: String,
+    },
+    /// This file system does not lock: writers go on, and the rename decides.
+    Unsupported,
+}
+
+impl NameLock {
+    /// Tries once, without waiting, to take the lock of `source_name` below `root`.
+    ///
+    /// # Errors
+    /// [`Error::Io`] where the lock file cannot be made or opened.
+    pub fn attempt(root: &Path, source_name: &str) -> Result<Attempt> {
+        let folder = root.join(LOCK_FOLDER);
+        fs::create_dir_all(&folder).map_err(|error| Error::io("cannot create the folder", &folder, error))?;
+        Self::attempt_file(&folder.join(source_name))
+    }
+
+    fn attempt_file(path: &PathBuf) -> Result<Attempt> {
+        let mut file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(path)
+            .map_err(|error| Error::io("cannot open the lock file", path, error))?;
+        match file.try_lock() {
+            Ok(()) => {
+                fork_guard::register(file.as_raw_fd());
+                // Only people read it, so a failure to write it (a full disk, say) is no failure of the lock.
+                let _ = describe_holder(&mut file);
+                Ok(Attempt::Held(Self { file: Some(file), process: process::id() }))
+            }
+            Err(TryLockError::WouldBlock) => {
+                let mut holder = String::new();
+                let _ = (&mut file).take(200).read_to_string(&mut holder);
+                let holder = holder.trim();
+                let holder = if holder.is_empty() { "another process" } else { holder };
+                Ok(Attempt::Busy { holder: holder.to_owned() })
+            }
+            Err(TryLockError::Error(error)) if is_unsupported(&error) => Ok(Attempt::Unsupported),
+            Err(TryLockError::Error(error)) => Err(Error::io("cannot lock", path, error)),
+        }
+    }
+}
+
+impl Drop for NameLock {
+    fn drop(&mut self) {
+        if let Some(file) = self.file.take() {
+            if process::id() == self.process {
+                fork_guard::unregister(file.as_raw_fd());
+            } else {
+                // The fork handler closed this descriptor already; its number may belong to another file by now.
+                std::mem::forget(file);
+            }
+        }
+    }
+}
+
+fn describe_holder(file: &mut File) -> io::Result<()> {
+    file.set_len(0)?;
+    file.seek(SeekFrom::Start(0))?;
+    let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let host = host.trim();
+    if host.is_empty() {
+        writeln!(file, "process {}", process::id())
+    } else {
+        writeln!(file, "process {} on {host}", process::id())
+    }
+}
+
+fn is_unsupported(error: &io::Error) -> bool {
+    error.kind() == ErrorKind::Unsupported
+        || matches!(error.raw_os_error(), Some(libc::ENOLCK | libc::ENOSYS | libc::EOPNOTSUPP | libc::EINVAL))
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+    use super::{Attempt, NameLock};
+
+    #[test]
+    fn a_second_writer_is_told_who_holds_the_lock() {
+        let root = tempfile::tempdir().unwrap();
+        let Attempt::Held(lock) = NameLock::attempt(root.path(), "train").unwrap() else { panic!("not held") };
+        let Attempt::Busy { holder } = NameLock::attempt(root.path(), "train").unwrap() else { panic!("not busy") };
+        assert!(holder.contains(&std::process::id().to_string()), "{holder}");
+        assert!(matches!(NameLock::attempt(root.path(), "other").unwrap(), Attempt::Held(_)));
+        drop(lock);
+        assert!(matches!(NameLock::attempt(root.path(), "train").unwrap(), Attempt::Held(_)));
+    }
+}

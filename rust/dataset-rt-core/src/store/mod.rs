@@ -1,0 +1,31 @@
+//! Where the bytes live: writing, publishing, locking, opening, reading and verifying.
+//!
+//! A writer holds the lock of its source's name, builds in a folder of its own and publishes with one rename. A reader
+//! takes no lock and writes nothing.
+
+mod building;
+mod cache;
+mod caches;
+mod files;
+mod fork_guard;
+mod hashed_file;
+mod layout;
+mod lock;
+mod per_process;
+mod reader;
+mod rows;
+mod slots;
+mod verify;
+mod writer;
+
+pub use building::{BuildingFolder, sweep};
+pub use cache::Cache;
+pub use caches::CacheSet;
+pub use layout::{cache_folder, is_published};
+pub use lock::{Attempt, NameLock};
+pub use per_process::PerProcess;
+pub use reader::{PlannedRecord, RecordReader};
+pub use rows::RowTyper;
+pub use slots::PayloadSlots;
+pub use verify::{file_digest, verify_file};
+pub use writer::{CacheOptions, CacheWriter, EncodedSample};
