@@ -273,6 +273,19 @@ impl Error {
         Self::Metadata { message: message.into() }
     }
 
+    /// The error of a source without samples.
+    #[must_use]
+    pub fn empty_source(source_name: &str) -> Self {
+        let found = "none: an iterator that was used up, perhaps; a source must start anew at each iter()";
+        Self::Source {
+            source_name: source_name.to_owned(),
+            sample: None,
+            field: None,
+            expected: "at least one sample".to_owned(),
+            found: found.to_owned(),
+        }
+    }
+
     /// What a panic that was caught on a worker thread becomes.
     #[must_use]
     pub fn from_panic(panic: &(dyn std::any::Any + Send)) -> Self {

@@ -1,1 +1,41 @@
 //! `dataset_rt._core`: the list of what Python sees of the core.
+
+mod batches;
+mod dataset;
+mod errors;
+mod feed;
+mod fetch;
+mod iterator;
+mod order;
+mod outside;
+mod runtime;
+mod sample;
+mod slots;
+mod state;
+mod stream;
+mod value;
+
+use pyo3::prelude::*;
+
+/// The core of dataset-rt. Private: use `dataset_rt`.
+#[pymodule]
+mod _core {
+    #[pymodule_export]
+    use super::batches::BatchIterator;
+    #[pymodule_export]
+    use super::dataset::Dataset;
+    #[pymodule_export]
+    use super::iterator::SampleIterator;
+    #[pymodule_export]
+    use super::order::{integer_weights, philox, point, rows, rows_of_equal};
+    #[pymodule_export]
+    use super::runtime::PyRuntime;
+    #[pymodule_export]
+    use super::sample::CachedSample;
+    #[pymodule_export]
+    use super::stream::Stream;
+    #[pymodule_export]
+    const FORMAT_VERSION: u32 = dataset_rt_core::format::FORMAT_VERSION;
+    #[pymodule_export]
+    const ORDER_VERSION: u32 = dataset_rt_core::order::ORDER_VERSION;
+}

@@ -28,6 +28,8 @@ mod shard;
 mod value;
 
 pub use batch::decode_batch;
+/// The hash that files, contents and orders are identified by.
+pub use blake3::Hasher as Blake3;
 pub use checksum::{Digest, record_check, xxh3_64, xxh3_128};
 pub use codec::{Codec, Compression, Decoder, Encoder};
 pub use column::{

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, Float64Array, RecordBatch, UInt64Array};
-use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
+use arrow_schema::{DataType, Field, Schema, SchemaRef};
 
 use crate::error::{Error, Result};
 use crate::format::{BATCH_ROWS, Column, arrow_schema};
@@ -60,7 +60,7 @@ impl FirstTable {
 }
 
 impl Iterator for FirstTable {
-    type Item = std::result::Result<RecordBatch, ArrowError>;
+    type Item = Result<RecordBatch>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let (mut cache, mut number) = self.next;
@@ -68,6 +68,6 @@ impl Iterator for FirstTable {
             (cache, number) = (cache + 1, 0);
         }
         self.next = (cache, number + 1);
-        Some(self.batch(cache, number).map_err(|error| ArrowError::ExternalError(Box::new(error))))
+        Some(self.batch(cache, number))
     }
 }

@@ -3,6 +3,7 @@
 mod canonical;
 mod compare;
 mod first_table;
+mod population_table;
 mod stored_columns;
 mod table;
 
@@ -19,6 +20,7 @@ use canonical::canonical_order;
 use table::{CheckedTable, check_table};
 
 pub use first_table::{FirstTable, table_schema};
+pub use population_table::population_table;
 
 /// Rows that are hashed at a time when the digest is computed.
 const DIGEST_ROWS: usize = 4096;
@@ -111,6 +113,62 @@ impl Population {
         let population = Self { caches, rows, sampler, digest: PerProcess::new() };
         population.digest();
         Ok(population)
+    }
+
+    /// A population as [`Population::parts`] took it apart in another process: records, and their weights unless all
+    /// are equal, in the population's numbering. O(n).
+    ///
+    /// # Errors
+    /// [`Error::Config`] for records that the caches do not have, or weights that cannot be.
+    pub fn from_parts(
+        caches: Arc<CacheSet>,
+        mode: Mode,
+        seed: u64,
+        records: Vec<u64>,
+        weights: Vec<f64>,
+        digest: Digest,
+    ) -> Result<Self> {
+        if let Some(wrong) = records.iter().find(|record| **record >= caches.records()) {
+            return Err(Error::config(format!("record must be in [0, {}), got {wrong}", caches.records())));
+        }
+        let weight = |row: usize| match weights.as_slice() {
+            [one] => *one,
+            weights => weights.get(row).copied().unwrap_or(f64::NAN),
+        };
+        let sampler_weights = match mode {
+            Mode::Ordered => Weights::equal(records.len() as u64)?,
+            _ => Weights::build(records.len(), weight)?,
+        };
+        let sampler = Sampler::new(mode, seed, sampler_weights)?;
+        let weights: Float64Array = (0..records.len()).map(weight).collect::<Vec<f64>>().into();
+        let rows = Rows::Table { records, population_rows: None, weights };
+        let held = PerProcess::new();
+        held.get_or_init(|| digest);
+        Ok(Self { caches, rows, sampler, digest: held })
+    }
+
+    /// What [`Population::from_parts`] needs beside caches, mode and seed: `None` for a whole population, otherwise the
+    /// records and the weights (a single one where all are equal) in the population's numbering.
+    #[must_use]
+    pub fn parts(&self) -> Option<(&[u64], Vec<f64>)> {
+        let Rows::Table { records, population_rows, weights } = &self.rows else { return None };
+        let values = weights.values();
+        if let Some(first) = values.first().filter(|first| values.iter().all(|value| value == *first)) {
+            return Some((records, vec![*first]));
+        }
+        let in_order = match population_rows {
+            None => values.to_vec(),
+            Some(rows) => {
+                let mut in_order = vec![0.0; values.len()];
+                for (row, value) in rows.iter().zip(values) {
+                    if let Some(slot) = in_order.get_mut(*row as usize) {
+                        *slot = *value;
+                    }
+                }
+                in_order
+            }
+        };
+        Some((records, in_order))
     }
 
     /// The caches that the rows come from.

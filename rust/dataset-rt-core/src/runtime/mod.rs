@@ -1,6 +1,7 @@
 //! Threads and queues: the pool, reading ahead, and the pipeline of a write. Everything is bounded.
 
 mod batch;
+mod content;
 mod encode;
 mod outside;
 mod plan;
@@ -12,6 +13,7 @@ mod write;
 mod write_pipeline;
 
 pub use batch::{BatchSlots, assemble, batch_schema};
+pub use content::content_digest;
 pub use encode::{PendingSample, SampleBatch};
 pub use outside::{Outside, WAIT};
 pub use plan::{Drawer, Run, plan};

@@ -17,18 +17,19 @@ pub struct Run {
     pub payload_bytes: u64,
 }
 
-/// Names the records of draws, with the passes of its own that drawing without replacement needs.
+/// Names the rows of draws, with the memory of its own that this takes.
 #[derive(Debug)]
 pub struct Drawer {
     population: Arc<Population>,
     passes: PassCache,
+    rows: Vec<u64>,
 }
 
 impl Drawer {
     /// Draws from `population`.
     #[must_use]
     pub fn new(population: Arc<Population>) -> Self {
-        Self { population, passes: PassCache::default() }
+        Self { population, passes: PassCache::default(), rows: Vec::new() }
     }
 
     /// The population.
@@ -37,12 +38,12 @@ impl Drawer {
         &self.population
     }
 
-    /// The record of a draw.
-    ///
-    /// # Errors
-    /// None for the rows that a sampler draws; see [`Population::record`].
-    pub fn record(&mut self, position: Position) -> Result<u64> {
-        self.population.record(self.population.sampler().row(position, &mut self.passes))
+    /// The records of the draws `first`, `first + step`, …, `count` of them; the last must be below 2^64.
+    pub fn records(&mut self, first: Position, step: u64, count: usize) -> impl Iterator<Item = Result<u64>> + '_ {
+        self.rows.resize(count, 0);
+        self.population.sampler().fill(first, step, &mut self.passes, &mut self.rows);
+        let population = &self.population;
+        self.rows.iter().map(move |row| population.record(*row))
     }
 }
 

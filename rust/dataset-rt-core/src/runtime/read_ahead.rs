@@ -175,8 +175,8 @@ impl<S: PayloadSlots> ReadAhead<S> {
             let careful = self.next < self.single_until;
             let most = if careful { 1 } else { self.limits.run_draws.min(self.count - self.next) };
             let caches = Arc::clone(self.drawer.population().caches());
-            let (window, drawer) = (&self.window, &mut self.drawer);
-            let records = (self.next..self.next + most).map(|place| drawer.record(window.position(place)));
+            let (first, step) = (self.window.position(self.next), self.window.world().size());
+            let records = self.drawer.records(first, step, usize::try_from(most).unwrap_or(usize::MAX));
             let run = plan(&caches, records, self.limits.run_bytes)?;
             let slots = allocate(&run)?;
             let (draws, bytes) = (run.records.len() as u64, run.payload_bytes);

@@ -158,14 +158,7 @@ impl CacheWriter {
     /// [`Error::Source`] where there is no sample, [`Error::Io`], or what `check` returns.
     pub fn finish(mut self, columns: Vec<Column>, check: &mut dyn FnMut() -> Result<()>) -> Result<(PathBuf, bool)> {
         if self.samples == 0 {
-            return Err(Error::Source {
-                source_name: self.options.source_name,
-                sample: None,
-                field: None,
-                expected: "at least one sample".to_owned(),
-                found: "none: an iterator that was used up, perhaps; a source must start anew at each iter()"
-                    .to_owned(),
-            });
+            return Err(Error::empty_source(&self.options.source_name));
         }
         self.close_shard()?;
         check()?;

@@ -1,0 +1,287 @@
+"""A dataset: a table to edit, and the samples that follow from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, SupportsIndex
+
+import polars as pl
+import pyarrow as pa
+
+from dataset_rt import _core
+from dataset_rt._core import CachedSample
+from dataset_rt.columns import DTYPES
+from dataset_rt.errors import ConfigError, MetadataError
+from dataset_rt.integers import row_number, unsigned
+from dataset_rt.stream import SampleStream
+
+__all__ = ["CachedDataset"]
+
+_CACHES_SCHEMA = {
+    "cache_id": pl.UInt64,
+    "name": pl.String,
+    "path": pl.String,
+    "samples": pl.UInt64,
+    "payload_bytes": pl.UInt64,
+    "attributes": pl.List(pl.Struct({"key": pl.String, "value": pl.String})),
+}
+_IDENTITY = {"cache_id": pl.UInt64, "sample_id": pl.UInt64}
+
+
+class CachedDataset:
+    """Samples of one or more caches, drawn as the metadata table says.
+
+    Made by `DatasetRuntime`. Iterating it delivers one window of `epoch_len` draws and
+    moves its position past them; the next iterator goes on in the stream. An iterator
+    keeps the table and the epoch length of the moment when it was made.
+    """
+
+    _core: _core.Dataset
+    # The table as it was last set, or None while nobody has edited it.
+    _table: pl.DataFrame | None
+
+    @classmethod
+    def _over(cls, core: _core.Dataset, table: pl.DataFrame | None = None) -> CachedDataset:
+        dataset = cls.__new__(cls)
+        dataset._core = core
+        dataset._table = table
+        return dataset
+
+    def __init__(self) -> None:
+        raise ConfigError("a CachedDataset is made by DatasetRuntime: use cached_dataset or from_cache_sources")
+
+    def __repr__(self) -> str:
+        core = self._core
+        rank = "" if core.world is None else f", rank={core.world[0]} of {core.world[1]}"
+        return (
+            f"CachedDataset(rows={core.rows}, epoch_len={core.epoch_len}, position={core.position}, "
+            f"seed={core.seed}, mode={core.mode!r}{rank})"
+        )
+
+    def __len__(self) -> int:
+        """The number of samples that an epoch delivers; in a rank's view, to this rank."""
+        return len(self._core)
+
+    def __iter__(self) -> Iterator[CachedSample]:
+        """Deliver the next window; it is reserved at the first `next`, not here."""
+        return self._core.iterate()
+
+    # -- the stream ----------------------------------------------------------------
+
+    @property
+    def position(self) -> int:
+        """Number of the draw with which the next iterator starts, in [0, 2**64)."""
+        return self._core.position
+
+    @property
+    def epoch_len(self) -> int:
+        """The number of draws in an epoch, of all ranks together."""
+        return self._core.epoch_len
+
+    def set_epoch_len(self, epoch_len: int) -> None:
+        """Set how many draws later iterators deliver; those that were made keep theirs.
+
+        Args:
+            epoch_len: At least 1; more or less than the number of rows as you like.
+
+        Raises:
+            ConfigError: If it is out of range, or too short for all ranks to get a
+                draw of it under `remainder="drop"`.
+        """
+        self._core.set_epoch_len(unsigned(epoch_len, "epoch_len"))
+
+    def state_dict(self) -> dict[str, Any]:
+        """What another process needs to go on with the very next sample.
+
+        It is small, made of what JSON can hold, and says what was consumed, not what
+        was read ahead.
+        """
+        return self._core.state_dict()
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go to where a saved run stood. The next iterator delivers the rest of its window.
+
+        Args:
+            state: What `state_dict` gave, at any world size.
+
+        Raises:
+            StateMismatchError: If it belongs to another seed, mode, table or version;
+                it names the field. The dataset is as it was then.
+            ConfigError: If it is no dict.
+        """
+        self._core.load_state_dict(dict(state) if isinstance(state, Mapping) else state)
+
+    def shard(self, rank: int, world_size: int, *, remainder: str = "extend") -> CachedDataset:
+        """One rank's view: every `world_size`-th draw, from the `rank`-th on.
+
+        Args:
+            rank: In [0, world_size).
+            world_size: The number of ranks, at least 1.
+            remainder: Where `world_size` does not divide an epoch: "extend" takes
+                draws from beyond its end, "drop" leaves the last ones to the next
+                epoch, "uneven" gives the first ranks one more.
+
+        Returns:
+            A dataset with a position of its own over the same caches and table.
+
+        Raises:
+            ConfigError: If an argument is out of range, or this is a view already.
+        """
+        core = self._core.shard(unsigned(rank, "rank"), unsigned(world_size, "world_size"), remainder)
+        return self._over(core, self._table)
+
+    def stream(self) -> SampleStream:
+        """The immutable view of the current table's stream, for adapters."""
+        return SampleStream._over(self._core.stream())
+
+    # -- the table -----------------------------------------------------------------
+
+    def get_metadata(self) -> pl.DataFrame:
+        """The active table: one row for each entry that can be drawn.
+
+        Returns:
+            Columns `cache_id` and `sample_id` (UInt64), the stored columns, `weight`
+            (Float64), then columns that were added. Rows stand as they were last set;
+            at first all caches in the order given, each by `sample_id`, weight 1.
+
+        Raises:
+            CacheCorruptError: If the stored columns are not what was written.
+            ConfigError: In a forked child, where Polars cannot be used.
+        """
+        self._check_home()
+        if self._table is not None:
+            return self._table
+        return pl.DataFrame(self._core.first_table())
+
+    def update_metadata(self, metadata: pl.DataFrame, *, reset_stream: bool = True) -> None:
+        """Replace the active table. No file is touched.
+
+        Rows may be removed, repeated and reordered, weights changed and columns added;
+        iterators that were made keep their table. Epochs are then as long as the table.
+
+        Args:
+            metadata: A table with the columns of `get_metadata`, in any order. Stored
+                columns must keep their values; weights must be positive and finite.
+            reset_stream: Whether to go back to position 0. False goes on from where
+                the stream stands: for weights that are nudged every epoch, which would
+                otherwise meet the same random numbers each time.
+
+        Raises:
+            MetadataError: If a rule is broken; it names the first row. The old table
+                stays in force.
+            ConfigError: If weights differ where rows are drawn without replacement,
+                in a forked child, or if the arguments are of a wrong type.
+        """
+        if not isinstance(reset_stream, bool):
+            raise ConfigError(f"reset_stream must be True or False, got {reset_stream!r}")
+        stored = self._check_table(metadata)
+        self._core.update(stored, reset_stream=reset_stream)
+        self._table = self._normalised(metadata)
+
+    def with_metadata(self, metadata: pl.DataFrame) -> CachedDataset:
+        """An independent dataset over the same open caches with another table.
+
+        Args:
+            metadata: As in `update_metadata`.
+
+        Returns:
+            A dataset at position 0; nothing is copied.
+
+        Raises:
+            MetadataError: As in `update_metadata`.
+            ConfigError: As in `update_metadata`.
+        """
+        core = self._core.with_table(self._check_table(metadata))
+        return self._over(core, self._normalised(metadata))
+
+    @property
+    def caches(self) -> pl.DataFrame:
+        """One row a cache: `cache_id`, `name`, `path`, `samples`, `payload_bytes`, `attributes`.
+
+        `attributes` is a list of key and value pairs in the order of the keys.
+        """
+        self._check_home()
+        names = list(_CACHES_SCHEMA)
+        rows = [dict(zip(names, cache, strict=True)) for cache in self._core.caches()]
+        for row in rows:
+            row["attributes"] = [{"key": key, "value": value} for key, value in row["attributes"].items()]
+        return pl.DataFrame(rows, schema=_CACHES_SCHEMA)
+
+    # -- reading -------------------------------------------------------------------
+
+    def iter_batches(self, batch_size: int, *, drop_last: bool = False) -> Iterator[pa.RecordBatch]:
+        """Deliver the next window in batches: the same draws as sample by sample.
+
+        Args:
+            batch_size: Samples a batch, at least 1.
+            drop_last: Whether to leave out a last batch that is short. The position
+                moves past it all the same.
+
+        Returns:
+            Record batches with `cache_id`, `sample_id`, the stored columns, and `data`
+            (large_binary).
+
+        Raises:
+            ConfigError: If `batch_size` is out of range.
+        """
+        if not isinstance(drop_last, bool):
+            raise ConfigError(f"drop_last must be True or False, got {drop_last!r}")
+        return self._core.iterate_batches(unsigned(batch_size, "batch_size"), drop_last)
+
+    def get_item(self, cache_id: int, sample_id: int) -> CachedSample:
+        """Read one sample by its identity, whether the table holds it or not.
+
+        Raises:
+            ConfigError: If no open cache has it.
+        """
+        return self._core.get_item(unsigned(cache_id, "cache_id"), unsigned(sample_id, "sample_id"))
+
+    def __getitem__(self, row: SupportsIndex) -> CachedSample:
+        """Read the sample of a row of `get_metadata()`; negative rows count from the end.
+
+        Raises:
+            IndexError: If there is no such row.
+        """
+        return self._core.row(row_number(row))
+
+    def read(self, rows: Iterable[SupportsIndex]) -> list[CachedSample]:
+        """Read the samples of rows of `get_metadata()`, in the order given.
+
+        Raises:
+            IndexError: If there is no such row.
+        """
+        return self._core.read([row_number(row) for row in rows])
+
+    def read_batch(self, rows: Iterable[SupportsIndex]) -> pa.RecordBatch:
+        """Read rows of `get_metadata()` as a batch with the columns of `iter_batches`.
+
+        Raises:
+            IndexError: If there is no such row.
+        """
+        return self._core.read_batch([row_number(row) for row in rows])
+
+    # -- inside --------------------------------------------------------------------
+
+    def _check_home(self) -> None:
+        if not self._core.is_home():
+            raise ConfigError(
+                "the metadata table cannot be used in a forked child, as Polars' threads did not survive the fork; "
+                "edit it in the parent, or open the caches in this process"
+            )
+
+    def _check_table(self, metadata: object) -> pl.DataFrame:
+        """The columns that the core checks."""
+        self._check_home()
+        if isinstance(metadata, pl.LazyFrame):
+            raise MetadataError("metadata must be a polars.DataFrame, got a LazyFrame; collect() it first")
+        if not isinstance(metadata, pl.DataFrame):
+            raise MetadataError(f"metadata must be a polars.DataFrame, got {type(metadata).__name__}")
+        needed = {"cache_id", "sample_id", "weight", *(name for name, _ in self._core.columns())}
+        return metadata.select([column for column in metadata.columns if column in needed])
+
+    def _normalised(self, metadata: pl.DataFrame) -> pl.DataFrame:
+        """The checked table with its columns in order and of the dtypes that `get_metadata` promises."""
+        stored = {name: DTYPES[kind] for name, kind in self._core.columns()}
+        first = ["cache_id", "sample_id", *stored, "weight"]
+        extra = [column for column in metadata.columns if column not in first]
+        return metadata.select([*first, *extra]).cast({**_IDENTITY, **stored, "weight": pl.Float64})

@@ -1,0 +1,373 @@
+"""Writing caches and opening them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from typing_extensions import Self
+
+from dataset_rt import _core
+from dataset_rt.columns import kind_of
+from dataset_rt.config import ReaderConfig, WriterConfig
+from dataset_rt.dataset import CachedDataset
+from dataset_rt.errors import CacheExistsError, ConfigError, DatasetRTError
+from dataset_rt.progress import WriteProgress
+from dataset_rt.results import (
+    CacheSourcesDatasetError,
+    CacheSourcesDatasetResult,
+    CacheSourcesDatasetSuccess,
+    CacheWriteError,
+    CacheWriteResult,
+    CacheWriteSuccess,
+)
+from dataset_rt.sources import CacheInput, CacheSource, SkippedInput
+
+__all__ = ["DatasetRuntime"]
+
+_MOST_WORKERS = 1024
+"""More threads than this are surely a slip."""
+
+
+class DatasetRuntime:
+    """Native threads, and the operations that share them.
+
+    The threads start at the first need and end with the runtime. With one worker, in
+    a forked child and for random access, the calling thread does the work.
+
+    Args:
+        num_workers: The most threads to start, in [1, 1024]. None: as many as the
+            process may use processors, but no more than 8.
+
+    Raises:
+        ConfigError: If `num_workers` is outside its range.
+    """
+
+    def __init__(self, *, num_workers: int | None = None) -> None:
+        if num_workers is not None:
+            if isinstance(num_workers, bool) or not isinstance(num_workers, int):
+                raise ConfigError(f"num_workers must be an int or None, got {num_workers!r}")
+            if not 1 <= num_workers <= _MOST_WORKERS:
+                raise ConfigError(f"num_workers must be in [1, {_MOST_WORKERS}], got {num_workers}")
+        self._core = _core.Runtime(num_workers)
+
+    @property
+    def num_workers(self) -> int:
+        """The most threads that this runtime starts."""
+        return self._core.num_workers
+
+    def __repr__(self) -> str:
+        return f"DatasetRuntime(num_workers={self.num_workers})"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Let the threads end. Datasets stay usable and read in the calling thread."""
+        self._core.close()
+
+    def write_cache(
+        self,
+        sources: CacheSource | Sequence[CacheSource],
+        path: str | os.PathLike[str],
+        *,
+        writer_config: WriterConfig | None = None,
+    ) -> list[CacheWriteResult]:
+        """Write a cache for each source under `path / source.name`.
+
+        One failing source does not stop the others and leaves nothing behind.
+
+        Args:
+            sources: One source, or several.
+            path: The folder that holds the caches; made if it is not there.
+            writer_config: How to write; the defaults if None.
+
+        Returns:
+            One result a source, in input order. A cache that is already there is a
+            `CacheWriteError` holding a `CacheExistsError`.
+
+        Raises:
+            ConfigError: If an argument is of a wrong type, a name cannot be a
+                cache's, or two sources have one name.
+        """
+        named, root, config = _checked(sources, path, writer_config)
+        with WriteProgress(len(named), enabled=config.show_progress) as progress:
+            return [self._write(name, source, root, config, progress, reuse=False) for name, source in named]
+
+    def from_cache_sources(
+        self,
+        sources: CacheSource | Sequence[CacheSource],
+        path: str | os.PathLike[str],
+        *,
+        reader_config: ReaderConfig,
+        writer_config: WriterConfig | None = None,
+        allow_partial: bool = False,
+    ) -> CacheSourcesDatasetResult:
+        """Write the caches that are missing under `path`, and open all of them as one dataset.
+
+        A complete cache is reused without iterating its source; whether the source
+        changed is not looked at. Several processes may call this at once for one
+        folder: one writes each cache, the others wait for it.
+
+        Args:
+            sources: One source, or several.
+            path: The folder that holds the caches.
+            reader_config: How to sample and read.
+            writer_config: How to write; the defaults if None.
+            allow_partial: Whether to open the caches that succeeded although others
+                failed. Nothing to open is an error all the same.
+
+        Returns:
+            `CacheSourcesDatasetSuccess` or `CacheSourcesDatasetError`, with one result
+            a source in input order.
+
+        Raises:
+            ConfigError: As in `write_cache`.
+        """
+        _expect(reader_config, ReaderConfig, "reader_config")
+        named, root, config = _checked(sources, path, writer_config)
+        with WriteProgress(len(named), enabled=config.show_progress) as progress:
+            results = [self._write(name, source, root, config, progress, reuse=True) for name, source in named]
+        failures = [result for result in results if isinstance(result, CacheWriteError)]
+        paths = [result.path for result in results if isinstance(result, CacheWriteSuccess)]
+        if failures and (not allow_partial or not paths):
+            first = failures[0]
+            more = f" (and {len(failures) - 1} more)" if len(failures) > 1 else ""
+            return CacheSourcesDatasetError(results, f"{first.source_name}: {first.message}{more}")
+        try:
+            return CacheSourcesDatasetSuccess(self.cached_dataset(paths, reader_config=reader_config), results)
+        except DatasetRTError as error:
+            return CacheSourcesDatasetError(results, str(error), error=error)
+
+    def cached_dataset(
+        self,
+        paths: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
+        *,
+        reader_config: ReaderConfig,
+    ) -> CachedDataset:
+        """Open complete caches as one dataset.
+
+        Args:
+            paths: The caches' folders; their order is that of the first table.
+            reader_config: How to sample and read.
+
+        Returns:
+            A dataset over all samples, each with weight 1, at position 0.
+
+        Raises:
+            CacheNotFoundError: If there is no complete cache in a folder.
+            CacheCorruptError: If a file is not what the manifest says.
+            CacheVersionError: If a cache has another format version.
+            ConfigError: If no path is given, or the same cache twice.
+            MetadataError: If the caches' columns differ in names or kinds.
+        """
+        _expect(reader_config, ReaderConfig, "reader_config")
+        if isinstance(paths, (str, os.PathLike)):
+            paths = [paths]
+        core = self._core.open(
+            [_path(path, "paths") for path in paths],
+            seed=reader_config.seed,
+            shuffle=reader_config.shuffle,
+            replacement=reader_config.replacement,
+            prefetch_size=reader_config.prefetch_size,
+            prefetch_bytes=reader_config.prefetch_bytes,
+            validate_cache=reader_config.validate_cache,
+            verify_reads=reader_config.verify_reads,
+            io=reader_config.io,
+        )
+        return CachedDataset._over(core)
+
+    def content_digest(self, source: CacheSource, *, on_error: str = "fail") -> str:
+        """Compute the content digest that the source's cache would have, without writing it.
+
+        Two sources have the same digest exactly when they have the same name, columns
+        and samples, however they would be stored. It reads the whole source.
+
+        Args:
+            source: The source.
+            on_error: As in `WriterConfig`: "fail" or "skip".
+
+        Returns:
+            64 hexadecimal digits; a cache's own stands in its manifest.
+
+        Raises:
+            SourceError: If a sample is refused or there is none.
+            ConfigError: If an argument is wrong.
+        """
+        if on_error not in ("fail", "skip"):
+            raise ConfigError(f'on_error must be "fail" or "skip", got {on_error!r}')
+        [(name, source)] = _named(source)
+        return self._core.content_digest(source, name, schema=_schema(source), skip=on_error == "skip")
+
+    def _write(
+        self,
+        name: str,
+        source: CacheSource,
+        root: Path,
+        config: WriterConfig,
+        progress: WriteProgress,
+        *,
+        reuse: bool,
+    ) -> CacheWriteResult:
+        report = _Report()
+        try:
+            result = self._write_or_reuse(name, source, root, config, progress, report, reuse=reuse)
+        except Exception as error:
+            return CacheWriteError(name, str(error) or type(error).__name__, samples=report.samples, error=error)
+        progress.finish()
+        return result
+
+    def _write_or_reuse(
+        self,
+        name: str,
+        source: CacheSource,
+        root: Path,
+        config: WriterConfig,
+        progress: WriteProgress,
+        report: _Report,
+        *,
+        reuse: bool,
+    ) -> CacheWriteSuccess:
+        found = self._core.find_published(root, name)
+        if found is None:
+            progress.start(name, _length(source))
+
+            def update(samples: int, payload_bytes: int) -> None:
+                report.samples += samples
+                progress.update(samples, payload_bytes)
+
+            found, reused, samples, skipped, first_errors = self._core.write_cache(
+                source,
+                root,
+                name,
+                attributes=_attributes(source),
+                schema=_schema(source),
+                algo=config.shard_compression.algo,
+                level=config.shard_compression.level,
+                max_shard_bytes=config.max_shard_bytes,
+                prefetch_size=config.prefetch_size,
+                prefetch_bytes=config.prefetch_bytes,
+                skip=config.on_error == "skip",
+                progress=update,
+                waiting=lambda holder: progress.waiting(name, holder),
+            )
+            if not reused:
+                if config.validate_cache:
+                    self._open_one(found, validate=True)
+                return CacheWriteSuccess(
+                    name, Path(found), samples=samples, skipped=skipped, first_errors=tuple(first_errors)
+                )
+        if not reuse:
+            raise CacheExistsError(
+                f"a cache is already at {found}; remove the folder or give the source another name", path=found
+            )
+        opened = self._open_one(found, validate=config.validate_cache)
+        return CacheWriteSuccess(name, Path(found), samples=opened.rows, reused=True)
+
+    def _open_one(self, path: str | os.PathLike[str], *, validate: bool) -> _core.Dataset:
+        defaults = ReaderConfig()
+        return self._core.open(
+            [Path(path)],
+            seed=0,
+            shuffle=False,
+            replacement=True,
+            prefetch_size=defaults.prefetch_size,
+            prefetch_bytes=defaults.prefetch_bytes,
+            validate_cache=validate,
+            verify_reads=True,
+            io=defaults.io,
+        )
+
+
+class _Report:
+    """How far a write came, for the result of one that failed."""
+
+    samples = 0
+
+
+def _checked(
+    sources: CacheSource | Sequence[CacheSource],
+    path: str | os.PathLike[str],
+    writer_config: WriterConfig | None,
+) -> tuple[list[tuple[str, CacheSource]], Path, WriterConfig]:
+    config = WriterConfig() if writer_config is None else writer_config
+    _expect(config, WriterConfig, "writer_config")
+    return _named(sources), _path(path, "path"), config
+
+
+def _named(sources: CacheSource | Sequence[CacheSource]) -> list[tuple[str, CacheSource]]:
+    """The sources with their names, each of which stands once."""
+    several: Iterable[Any] = [sources] if hasattr(sources, "name") or not isinstance(sources, Iterable) else sources
+    named: list[tuple[str, CacheSource]] = []
+    for source in several:
+        name = getattr(source, "name", None)
+        if not isinstance(name, str) or not hasattr(source, "__iter__"):
+            raise ConfigError(f"a source must have a name (str) and __iter__, got {_shortened(source)}")
+        if isinstance(source, (CacheInput, SkippedInput)):
+            raise ConfigError(f"sources must be sources, not samples, got {_shortened(source)}")
+        if any(name == known for known, _ in named):
+            raise ConfigError(f"each source must have a name of its own, got {name!r} twice")
+        named.append((name, source))
+    if not named:
+        raise ConfigError("sources must be at least one source, got none")
+    return named
+
+
+def _attributes(source: CacheSource) -> dict[str, str]:
+    attributes = getattr(source, "attributes", None)
+    if attributes is None:
+        return {}
+    if not isinstance(attributes, Mapping):
+        raise ConfigError(f"attributes must be a mapping from str to str, got {_shortened(attributes)}")
+    for key, value in attributes.items():
+        if not isinstance(key, str) or not isinstance(value, str):
+            raise ConfigError(f"attributes must be a mapping from str to str, got {key!r}: {_shortened(value)}")
+    return dict(attributes)
+
+
+def _schema(source: CacheSource) -> list[tuple[str, str]] | None:
+    schema = getattr(source, "metadata_schema", None)
+    if schema is None:
+        return None
+    if not isinstance(schema, Mapping):
+        raise ConfigError(f"metadata_schema must be a Polars schema, got {_shortened(schema)}")
+    kinds: list[tuple[str, str]] = []
+    for column, dtype in schema.items():
+        kind = kind_of(dtype)
+        if not isinstance(column, str) or kind is None:
+            kinds_named = 'Boolean, Int64, Float64, String, Date or Datetime("us")'
+            raise ConfigError(f"metadata_schema: {column!r} must be {kinds_named}, got {dtype!r}")
+        kinds.append((column, kind))
+    return kinds
+
+
+def _length(source: CacheSource) -> int | None:
+    length: Callable[[], int] | None = getattr(source, "__len__", None)
+    return None if length is None else length()
+
+
+def _path(path: object, argument: str) -> Path:
+    if not isinstance(path, (str, os.PathLike)):
+        raise ConfigError(f"{argument} must be a path, got {_shortened(path)}")
+    named = os.fspath(path)
+    if not isinstance(named, str) or not named:
+        raise ConfigError(f"{argument} must be a path of text, got {named!r}")
+    return Path(named)
+
+
+def _expect(value: object, kind: type, argument: str) -> None:
+    if not isinstance(value, kind):
+        raise ConfigError(f"{argument} must be a {kind.__name__}, got {_shortened(value)}")
+
+
+def _shortened(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:80]}…"

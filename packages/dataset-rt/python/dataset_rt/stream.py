@@ -1,0 +1,130 @@
+"""The immutable view of a population that adapters build on."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable
+from typing import Any, SupportsIndex
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+import pyarrow as pa
+
+from dataset_rt import _core
+from dataset_rt._core import CachedSample
+from dataset_rt.errors import ConfigError
+from dataset_rt.integers import unsigned, unsigned_list
+
+__all__ = ["SampleStream"]
+
+
+class SampleStream:
+    """The endless stream of draws over one population: a pure function of the position.
+
+    Made by `CachedDataset.stream()`. It never changes, moves no position, and is safe to
+    use from any thread and to pickle; unpickling opens the caches by their paths.
+    """
+
+    _core: _core.Stream
+
+    @classmethod
+    def _over(cls, core: _core.Stream) -> SampleStream:
+        stream = cls.__new__(cls)
+        stream._core = core
+        return stream
+
+    def __init__(self) -> None:
+        raise ConfigError("a SampleStream is made by CachedDataset.stream()")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return SampleStream._over, (self._core,)
+
+    def __repr__(self) -> str:
+        core = self._core
+        return (
+            f"SampleStream(rows={core.num_rows}, epoch_len={core.epoch_len}, seed={core.seed}, mode={core.mode!r}, "
+            f"population={core.population_digest!r})"
+        )
+
+    @property
+    def num_rows(self) -> int:
+        """Number of rows in the population."""
+        return self._core.num_rows
+
+    @property
+    def epoch_len(self) -> int:
+        """The dataset's epoch length when the stream was taken."""
+        return self._core.epoch_len
+
+    @property
+    def population_digest(self) -> str:
+        """BLAKE3 of the population, 64 hexadecimal digits."""
+        return self._core.population_digest
+
+    def rows(self, start: int, count: int) -> npt.NDArray[np.uint64]:
+        """Population rows of the draws `start`, `start + 1`, …: `count` numbers, uint64.
+
+        Raises:
+            ConfigError: If a number is out of range, or draws beyond 2**64 - 1 are asked for.
+        """
+        return np.frombuffer(self._core.rows(unsigned(start, "start"), unsigned(count, "count")), dtype="<u8")
+
+    def records(self, start: int, count: int) -> npt.NDArray[np.uint64]:
+        """Record numbers of the same draws; unlike rows, they outlive edits of the table.
+
+        Records count the samples of all caches in ascending order of `cache_id`.
+
+        Raises:
+            ConfigError: As in `rows`.
+        """
+        return np.frombuffer(self._core.records(unsigned(start, "start"), unsigned(count, "count")), dtype="<u8")
+
+    def fetch(self, positions: Iterable[SupportsIndex]) -> list[CachedSample]:
+        """Read the samples of draws, in the order given."""
+        return self._core.fetch(unsigned_list(positions, "positions"))
+
+    def fetch_records(self, records: Iterable[SupportsIndex]) -> list[CachedSample]:
+        """Read samples by record numbers, in the order given."""
+        return self._core.fetch_records(unsigned_list(records, "records"))
+
+    def fetch_batch(self, positions: Iterable[SupportsIndex]) -> pa.RecordBatch:
+        """Read draws as a batch with the columns of `CachedDataset.iter_batches`."""
+        return self._core.fetch_batch(unsigned_list(positions, "positions"))
+
+    def fetch_records_batch(self, records: Iterable[SupportsIndex]) -> pa.RecordBatch:
+        """Read records as a batch with the columns of `CachedDataset.iter_batches`."""
+        return self._core.fetch_records_batch(unsigned_list(records, "records"))
+
+    def __getitem__(self, position: SupportsIndex) -> CachedSample:
+        """Read the sample of one draw.
+
+        Raises:
+            IndexError: If `position` is not in [0, 2**64).
+        """
+        number = operator.index(position)
+        if not 0 <= number < 2**64:
+            raise IndexError(f"position must be in [0, 2**64), got {number}")
+        return self._core.fetch([number])[0]
+
+    def table(self) -> pl.DataFrame:
+        """The population in its own numbering: row r is what `rows` calls r.
+
+        Returns:
+            Columns `cache_id`, `sample_id`, the stored columns, `weight`.
+
+        Raises:
+            ConfigError: In a forked child, where Polars cannot be used.
+        """
+        if not self._core.is_home():
+            raise ConfigError("the table cannot be used in a forked child, as Polars' threads did not survive the fork")
+        return pl.DataFrame(self._core.table())
+
+    def order_digest(self, start: int, count: int) -> str:
+        """BLAKE3 over the identities of draws; equal exactly when the order is. Reads no payload.
+
+        Returns:
+            64 hexadecimal digits: the digest of `cache_id` and `sample_id`, each a
+            little-endian 64-bit integer, of the draws `start`, `start + 1`, ….
+        """
+        return self._core.order_digest(unsigned(start, "start"), unsigned(count, "count"))

@@ -1,0 +1,92 @@
+//! Random access: reads records now, in the calling thread.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use dataset_rt_core::Result;
+use dataset_rt_core::runtime::{BatchSlots, Outcome, Run, Work, assemble, batch_schema, plan, read_now};
+use dataset_rt_core::store::{PayloadSlots, RecordReader};
+use pyo3::prelude::*;
+use pyo3_arrow::PyRecordBatch;
+
+use crate::errors::{exception, raised_or};
+use crate::outside::WithoutGil;
+use crate::sample::{CachedSample, Opened};
+use crate::slots::BytesSlots;
+use dataset_rt_core::runtime::Outside;
+
+/// How many samples are read between two looks at signals.
+const RUN_DRAWS: usize = 256;
+
+/// Reads records of opened caches.
+pub struct Fetcher<'opened> {
+    opened: &'opened Arc<Opened>,
+    verify: bool,
+}
+
+impl<'opened> Fetcher<'opened> {
+    pub fn new(opened: &'opened Arc<Opened>, verify: bool) -> Self {
+        Self { opened, verify }
+    }
+
+    pub fn sample(&self, py: Python<'_>, record: u64) -> PyResult<CachedSample> {
+        let mut samples = self.samples(py, &[record])?;
+        samples.pop().ok_or_else(|| exception(dataset_rt_core::Error::Internal { message: "no sample".to_owned() }))
+    }
+
+    pub fn samples(&self, py: Python<'_>, records: &[u64]) -> PyResult<Vec<CachedSample>> {
+        let mut samples = Vec::with_capacity(records.len());
+        let mut reader = RecordReader::default();
+        for records in records.chunks(RUN_DRAWS) {
+            let run = self.plan(records).map_err(exception)?;
+            let slots = BytesSlots::for_run(py, &run).map_err(exception)?;
+            let (run, slots) = self.read(py, &mut reader, run, slots)?;
+            samples.extend(run.records.iter().zip(slots.into_objects()).filter_map(|(record, data)| {
+                let cache = self.opened.caches.by_id().get(record.cache)?;
+                Some(CachedSample::read(data, self.opened, cache, record.sample))
+            }));
+        }
+        Ok(samples)
+    }
+
+    pub fn batch<'py>(&self, py: Python<'py>, records: &[u64]) -> PyResult<Bound<'py, PyAny>> {
+        let run = self.plan(records).map_err(exception)?;
+        let slots = BatchSlots::for_run(&run).map_err(exception)?;
+        let (run, slots) = self.read(py, &mut RecordReader::default(), run, slots)?;
+        let schema = batch_schema(&self.opened.caches.columns());
+        let batch = py.detach(|| assemble(&self.opened.caches, &schema, &run, slots)).map_err(exception)?;
+        PyRecordBatch::new(batch).into_pyarrow(py)
+    }
+
+    /// Plans all of the records, whatever their size.
+    fn plan(&self, records: &[u64]) -> Result<Run> {
+        let run = plan(&self.opened.caches, records.iter().map(|record| Ok(*record)), u64::MAX)?;
+        match records.get(run.records.len()) {
+            // Planning ended before a record that is wrong: planning it first says why.
+            Some(wrong) => plan(&self.opened.caches, std::iter::once(Ok(*wrong)), u64::MAX),
+            None => Ok(run),
+        }
+    }
+
+    fn read<S: PayloadSlots>(
+        &self,
+        py: Python<'_>,
+        reader: &mut RecordReader,
+        run: Run,
+        slots: S,
+    ) -> PyResult<(Run, S)> {
+        let never = AtomicBool::new(false);
+        let mut outside = WithoutGil::new(py);
+        let mut work = Some(Work { run, slots });
+        let mut outcome: Option<Outcome<S>> = None;
+        let result = outside.run(&mut || {
+            outcome = work.take().map(|work| read_now(&self.opened.caches, work, self.verify, &never, reader));
+        });
+        result.map_err(|error| raised_or(outside.raised, error))?;
+        match outcome {
+            Some(Ok(work)) => Ok((work.run, work.slots)),
+            Some(Err((error, _))) => Err(exception(error)),
+            None => Err(exception(dataset_rt_core::Error::Interrupted)),
+        }
+    }
+}

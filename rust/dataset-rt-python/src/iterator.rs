@@ -1,0 +1,115 @@
+//! `SampleIterator`: delivers one window, sample by sample.
+
+use std::sync::Arc;
+
+use dataset_rt_core::StreamState;
+use dataset_rt_core::order::{Progress, Ticket};
+use dataset_rt_core::population::Population;
+use dataset_rt_core::runtime::{ReadAhead, ReadLimits};
+use dataset_rt_core::store::PlannedRecord;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict};
+
+use crate::dataset::{Shared, Standing};
+use crate::errors::raised_or;
+use crate::outside::WithoutGil;
+use crate::sample::CachedSample;
+use crate::slots::{BytesSlots, keep_leftovers};
+use crate::state::to_dict;
+
+/// An iterator over one window of a dataset.
+#[pyclass(module = "dataset_rt._core", name = "SampleIterator")]
+pub struct SampleIterator {
+    shared: Arc<Shared>,
+    standing: Arc<Standing>,
+    population: Arc<Population>,
+    ticket: Ticket,
+    reading: Option<(Arc<Progress>, ReadAhead<BytesSlots>)>,
+    /// The rest of the run that is being delivered.
+    records: std::vec::IntoIter<PlannedRecord>,
+    objects: std::vec::IntoIter<Py<PyBytes>>,
+}
+
+impl SampleIterator {
+    /// An iterator that reserves its window at its first `next`.
+    pub fn new(shared: Arc<Shared>, standing: Arc<Standing>, population: Arc<Population>, ticket: Ticket) -> Self {
+        Self {
+            shared,
+            standing,
+            population,
+            ticket,
+            reading: None,
+            records: Vec::new().into_iter(),
+            objects: Vec::new().into_iter(),
+        }
+    }
+
+    fn deliver(&mut self) -> Option<CachedSample> {
+        let (record, data) = (self.records.next()?, self.objects.next()?);
+        let (progress, _) = self.reading.as_ref()?;
+        progress.advance(1);
+        let cache = self.population.caches().by_id().get(record.cache)?;
+        Some(CachedSample::read(data, &self.shared.opened, cache, record.sample))
+    }
+}
+
+#[pymethods]
+impl SampleIterator {
+    fn __iter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        slf
+    }
+
+    fn __next__(&mut self, py: Python<'_>) -> PyResult<Option<CachedSample>> {
+        if let Some(sample) = self.deliver() {
+            return Ok(Some(sample));
+        }
+        if self.reading.is_none() {
+            let progress = self.standing.reserve(&self.ticket)?;
+            let options = self.shared.options;
+            let limits = ReadLimits::samples(options.prefetch_size, options.prefetch_bytes, options.verify_reads);
+            let (window, count) = (progress.window().clone(), progress.window().count());
+            let ahead = ReadAhead::new(Arc::clone(&self.population), window, count, limits, self.shared.pool());
+            self.reading = Some((progress, ahead));
+        }
+        let Some((progress, ahead)) = &mut self.reading else { return Ok(None) };
+        let mut outside = WithoutGil::new(py);
+        let finished = ahead.next(&mut |run| BytesSlots::for_run(py, run), &mut outside);
+        match finished.map_err(|error| raised_or(outside.raised, error))? {
+            Some(finished) => {
+                self.records = finished.run.records.into_iter();
+                self.objects = finished.slots.into_objects().into_iter();
+                Ok(self.deliver())
+            }
+            None => {
+                progress.finish();
+                Ok(None)
+            }
+        }
+    }
+
+    /// How many samples are left.
+    fn __length_hint__(&self) -> usize {
+        let left = match &self.reading {
+            Some((progress, _)) => progress.window().count() - progress.taken(),
+            None => self.ticket.world().count(self.ticket.epoch_len()),
+        };
+        usize::try_from(left).unwrap_or(usize::MAX)
+    }
+
+    /// The state of what this iterator has delivered.
+    fn state_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let cursor = match &self.reading {
+            Some((progress, _)) => progress.state(),
+            None => self.standing.lock().1.state_of(&self.ticket),
+        };
+        to_dict(py, &StreamState::new(&self.population, cursor))
+    }
+}
+
+impl Drop for SampleIterator {
+    fn drop(&mut self) {
+        if let Some((_, mut ahead)) = self.reading.take() {
+            Python::attach(|py| keep_leftovers(py, ahead.cancel()));
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! A saved state as a dict that JSON can hold.
+
+use dataset_rt_core::order::CursorState;
+use dataset_rt_core::{Error, Position, StreamState};
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyDict};
+
+use crate::errors::exception;
+use crate::value::shortened;
+
+/// The dict of a state.
+pub fn to_dict<'py>(py: Python<'py>, state: &StreamState) -> PyResult<Bound<'py, PyDict>> {
+    let dict = PyDict::new(py);
+    dict.set_item("order_version", state.order_version)?;
+    dict.set_item("mode", &state.mode)?;
+    dict.set_item("seed", state.seed)?;
+    dict.set_item("position", state.cursor.position.0)?;
+    dict.set_item("epoch_len", state.cursor.epoch_len)?;
+    dict.set_item("window", state.cursor.window.map(|(start, end)| vec![start, end]))?;
+    dict.set_item("rows", state.rows)?;
+    dict.set_item("population", &state.population)?;
+    dict.set_item("caches", &state.caches)?;
+    Ok(dict)
+}
+
+/// The state that a dict holds.
+pub fn from_dict(state: &Bound<'_, PyAny>) -> PyResult<StreamState> {
+    let Ok(dict) = state.cast::<PyDict>() else {
+        return Err(exception(Error::config(format!(
+            "state must be a dict as state_dict() gave it, got {}",
+            shortened(state)
+        ))));
+    };
+    let window: Option<Vec<u64>> = field(dict, "window", "null or the window's start and end")?;
+    let window = match window.as_deref() {
+        None => None,
+        Some([start, end]) => Some((*start, *end)),
+        Some(other) => return Err(mismatch("window", "null or the window's start and end", format!("{other:?}"))),
+    };
+    Ok(StreamState {
+        order_version: integer(dict, "order_version")?,
+        mode: field(dict, "mode", "a string")?,
+        seed: integer(dict, "seed")?,
+        rows: integer(dict, "rows")?,
+        population: field(dict, "population", "a string")?,
+        caches: field(dict, "caches", "a list of strings")?,
+        cursor: CursorState {
+            position: Position(integer(dict, "position")?),
+            epoch_len: integer(dict, "epoch_len")?,
+            window,
+        },
+    })
+}
+
+fn integer(dict: &Bound<'_, PyDict>, name: &'static str) -> PyResult<u64> {
+    const RULE: &str = "an integer in [0, 2^64)";
+    match dict.get_item(name)? {
+        Some(value) if value.is_instance_of::<PyBool>() => Err(mismatch(name, RULE, shortened(&value))),
+        _ => field(dict, name, RULE),
+    }
+}
+
+fn field<'py, T: for<'a> FromPyObject<'a, 'py>>(
+    dict: &Bound<'py, PyDict>,
+    name: &'static str,
+    rule: &str,
+) -> PyResult<T> {
+    match dict.get_item(name)? {
+        Some(value) => value.extract().map_err(|_| mismatch(name, rule, shortened(&value))),
+        None => Err(mismatch(name, rule, "no such field".to_owned())),
+    }
+}
+
+fn mismatch(field: &'static str, expected: &str, found: String) -> PyErr {
+    let expected = expected.to_owned();
+    exception(Error::StateMismatch { field, expected, found, advice: "load a state as state_dict() gave it" })
+}

@@ -1,0 +1,249 @@
+//! `Stream`: the immutable view of a population that adapters build on.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, TryLockError};
+
+use dataset_rt_core::format::Digest;
+use dataset_rt_core::order::{Mode, PassCache};
+use dataset_rt_core::population::{Population, population_table, table_schema};
+use dataset_rt_core::store::{Cache, CacheSet};
+use dataset_rt_core::{CacheId, Error, Position};
+use pyo3::prelude::*;
+use pyo3::types::{PyByteArray, PyBytes, PyTuple};
+use pyo3_arrow::PyTable;
+
+use crate::dataset::{ReadOptions, Shared};
+use crate::errors::exception;
+use crate::fetch::Fetcher;
+use crate::sample::{CachedSample, Opened};
+
+/// Draws that are numbered at a time for a digest.
+const DIGEST_DRAWS: u64 = 4096;
+
+/// A population and its endless stream of draws; safe to use from any thread.
+#[pyclass(frozen, module = "dataset_rt._core", name = "Stream")]
+pub struct Stream {
+    shared: Arc<Shared>,
+    population: Arc<Population>,
+    epoch_len: u64,
+    /// Passes that were shuffled; taken only where nobody else has them, so that no thread and no forked child waits.
+    passes: Mutex<PassCache>,
+}
+
+impl Stream {
+    pub fn new(shared: Arc<Shared>, population: Arc<Population>, epoch_len: u64) -> Self {
+        Self { shared, population, epoch_len, passes: Mutex::new(PassCache::default()) }
+    }
+
+    /// Population rows of the draws from `start` on.
+    fn draw(&self, start: u64, rows: &mut [u64]) {
+        let sampler = self.population.sampler();
+        match self.passes.try_lock() {
+            Ok(mut passes) => sampler.fill(Position(start), 1, &mut passes, rows),
+            Err(TryLockError::Poisoned(passes)) => {
+                sampler.fill(Position(start), 1, &mut passes.into_inner(), rows);
+            }
+            Err(TryLockError::WouldBlock) => sampler.fill(Position(start), 1, &mut PassCache::default(), rows),
+        }
+    }
+
+    fn drawn(&self, start: u64, count: u64) -> PyResult<Vec<u64>> {
+        let last = count.checked_sub(1).map_or(Some(start), |steps| start.checked_add(steps));
+        let length = usize::try_from(count).ok().filter(|_| last.is_some());
+        let Some(length) = length else {
+            let message = format!("start + count must be at most 2^64, got {start} + {count}");
+            return Err(exception(Error::config(message)));
+        };
+        let mut rows = vec![0; length];
+        self.draw(start, &mut rows);
+        Ok(rows)
+    }
+
+    fn records_at(&self, positions: &[u64]) -> PyResult<Vec<u64>> {
+        let mut row = [0];
+        let record = |position: &u64| {
+            self.draw(*position, &mut row);
+            self.population.record(row.first().copied().unwrap_or_default()).map_err(exception)
+        };
+        positions.iter().map(record).collect()
+    }
+
+    fn fetcher(&self) -> Fetcher<'_> {
+        Fetcher::new(&self.shared.opened, self.shared.options.verify_reads)
+    }
+}
+
+#[pymethods]
+impl Stream {
+    #[getter]
+    fn num_rows(&self) -> u64 {
+        self.population.rows()
+    }
+
+    #[getter]
+    fn epoch_len(&self) -> u64 {
+        self.epoch_len
+    }
+
+    #[getter]
+    fn seed(&self) -> u64 {
+        self.shared.options.seed
+    }
+
+    #[getter]
+    fn mode(&self) -> &'static str {
+        self.shared.options.mode.name()
+    }
+
+    #[getter]
+    fn population_digest(&self, py: Python<'_>) -> String {
+        py.detach(|| self.population.digest().to_string())
+    }
+
+    fn is_home(&self) -> bool {
+        self.shared.is_home()
+    }
+
+    /// Population rows of the draws `start`, `start + 1`, …: 64-bit little-endian integers.
+    fn rows<'py>(&self, py: Python<'py>, start: u64, count: u64) -> PyResult<Bound<'py, PyByteArray>> {
+        Ok(packed(py, py.detach(|| self.drawn(start, count))?))
+    }
+
+    /// Records of the draws `start`, `start + 1`, …: 64-bit little-endian integers.
+    fn records<'py>(&self, py: Python<'py>, start: u64, count: u64) -> PyResult<Bound<'py, PyByteArray>> {
+        let records = py.detach(|| {
+            let mut rows = self.drawn(start, count)?;
+            for row in &mut rows {
+                *row = self.population.record(*row).map_err(exception)?;
+            }
+            Ok::<_, PyErr>(rows)
+        })?;
+        Ok(packed(py, records))
+    }
+
+    fn fetch(&self, py: Python<'_>, positions: Vec<u64>) -> PyResult<Vec<CachedSample>> {
+        self.fetcher().samples(py, &self.records_at(&positions)?)
+    }
+
+    fn fetch_records(&self, py: Python<'_>, records: Vec<u64>) -> PyResult<Vec<CachedSample>> {
+        self.fetcher().samples(py, &records)
+    }
+
+    fn fetch_batch<'py>(&self, py: Python<'py>, positions: Vec<u64>) -> PyResult<Bound<'py, PyAny>> {
+        self.fetcher().batch(py, &self.records_at(&positions)?)
+    }
+
+    fn fetch_records_batch<'py>(&self, py: Python<'py>, records: Vec<u64>) -> PyResult<Bound<'py, PyAny>> {
+        self.fetcher().batch(py, &records)
+    }
+
+    /// The population in its own numbering.
+    fn table(&self, py: Python<'_>) -> PyResult<PyTable> {
+        let batches = py.detach(|| population_table(&self.population)).map_err(exception)?;
+        PyTable::try_new(batches, table_schema(&self.shared.opened.caches.columns()))
+    }
+
+    /// BLAKE3 over (`cache_id`, `sample_id`), 64-bit little-endian each, of the draws `start`, `start + 1`, ….
+    fn order_digest(&self, py: Python<'_>, start: u64, count: u64) -> PyResult<String> {
+        py.detach(|| {
+            let mut bytes = Vec::new();
+            let mut hasher = dataset_rt_core::format::Blake3::new();
+            let mut done = 0;
+            while done < count {
+                let part = DIGEST_DRAWS.min(count - done);
+                let first = start.checked_add(done).ok_or_else(|| {
+                    exception(Error::config(format!("start + count must be at most 2^64, got {start} + {count}")))
+                })?;
+                bytes.clear();
+                for row in self.drawn(first, part)? {
+                    let record = self.population.record(row).map_err(exception)?;
+                    let (cache, _, sample) = self.population.caches().locate(record).map_err(exception)?;
+                    bytes.extend_from_slice(&cache.cache_id().0.to_le_bytes());
+                    bytes.extend_from_slice(&sample.0.to_le_bytes());
+                }
+                hasher.update(&bytes);
+                done += part;
+            }
+            Ok(Digest::from(hasher.finalize()).to_string())
+        })
+    }
+
+    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyTuple>)> {
+        let py = slf.py();
+        let this = slf.get();
+        let caches = &this.shared.opened.caches;
+        let paths: Vec<PathBuf> = caches.paths().map(std::path::Path::to_path_buf).collect();
+        let ids: Vec<u64> = caches.given().map(|(cache, _)| cache.cache_id().0).collect();
+        let options = this.shared.options;
+        let options =
+            (options.mode.name(), options.seed, options.prefetch_size, options.prefetch_bytes, options.verify_reads);
+        let edited = this.population.parts().map(|(records, weights)| {
+            let weights: Vec<u64> = weights.into_iter().map(f64::to_bits).collect();
+            let digest = this.population.digest();
+            (packed_bytes(py, records), packed_bytes(py, &weights), PyBytes::new(py, &digest.0).unbind())
+        });
+        let arguments = (paths, ids, options, this.epoch_len, edited).into_pyobject(py)?;
+        Ok((slf.get_type().getattr("_restore")?, arguments))
+    }
+
+    /// Opens the stream that `__reduce__` took apart.
+    #[staticmethod]
+    #[expect(clippy::type_complexity, reason = "the parts of a pickle")]
+    fn _restore(
+        py: Python<'_>,
+        paths: Vec<PathBuf>,
+        ids: Vec<u64>,
+        options: (String, u64, u64, u64, bool),
+        epoch_len: u64,
+        edited: Option<(Vec<u8>, Vec<u8>, [u8; 32])>,
+    ) -> PyResult<Self> {
+        let (mode, seed, prefetch_size, prefetch_bytes, verify_reads) = options;
+        let mode = Mode::from_name(&mode).map_err(exception)?;
+        let mut caches = Vec::with_capacity(paths.len());
+        for (path, id) in paths.iter().zip(ids) {
+            let cache = Cache::open(path).map_err(exception)?;
+            if cache.cache_id() != CacheId(id) {
+                let (path, found) = (path.display(), cache.cache_id().0);
+                return Err(exception(Error::config(format!(
+                    "{path}: cache_id {id} expected by the pickled stream, found {found}; another cache is there now"
+                ))));
+            }
+            caches.push(Arc::new(cache));
+        }
+        let set = Arc::new(CacheSet::new(caches).map_err(exception)?);
+        let population = match edited {
+            None => Population::whole(Arc::clone(&set), mode, seed),
+            Some((records, weights, digest)) => {
+                let weights = unpacked(&weights).map(f64::from_bits).collect();
+                Population::from_parts(
+                    Arc::clone(&set),
+                    mode,
+                    seed,
+                    unpacked(&records).collect(),
+                    weights,
+                    Digest(digest),
+                )
+            }
+        };
+        let population = Arc::new(population.map_err(exception)?);
+        let options = ReadOptions { mode, seed, prefetch_size, prefetch_bytes, verify_reads };
+        let shared = Shared::without_threads(Arc::new(Opened::new(py, set)), options);
+        Ok(Self::new(Arc::new(shared), population, epoch_len))
+    }
+}
+
+fn packed(py: Python<'_>, numbers: Vec<u64>) -> Bound<'_, PyByteArray> {
+    PyByteArray::new(py, &little_endian(&numbers))
+}
+
+fn packed_bytes(py: Python<'_>, numbers: &[u64]) -> Py<PyBytes> {
+    PyBytes::new(py, &little_endian(numbers)).unbind()
+}
+
+fn little_endian(numbers: &[u64]) -> Vec<u8> {
+    numbers.iter().flat_map(|number| number.to_le_bytes()).collect()
+}
+
+fn unpacked(bytes: &[u8]) -> impl Iterator<Item = u64> + '_ {
+    bytes.as_chunks::<8>().0.iter().map(|number| u64::from_le_bytes(*number))
+}
