@@ -61,7 +61,7 @@ impl BatchIterator {
             let options = self.shared.options;
             let (size, bytes) = (options.prefetch_size, options.prefetch_bytes);
             let limits = ReadLimits::batches(self.batch_size, size, bytes, options.verify_reads);
-            let (window, count) = (progress.window().clone(), self.delivered(progress.window().count()));
+            let (window, count) = (*progress.window(), self.delivered(progress.window().count()));
             let ahead = ReadAhead::new(Arc::clone(&self.population), window, count, limits, self.shared.pool());
             self.reading = Some((progress, ahead));
         }

@@ -167,7 +167,7 @@ impl Dataset {
     /// How many samples the next whole window gives: this rank's share of it.
     fn __len__(&self) -> PyResult<usize> {
         let length = self.standing.lock().1.len_of_rank();
-        usize::try_from(length).map_err(|error| PyErr::from(error))
+        usize::try_from(length).map_err(PyErr::from)
     }
 
     fn set_epoch_len(&self, epoch_len: u64) -> PyResult<()> {

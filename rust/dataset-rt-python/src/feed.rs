@@ -76,8 +76,8 @@ impl<'py> PythonFeed<'py> {
     }
 
     /// How many samples were written and left out, and the first reasons for leaving out.
-    pub fn report(self) -> (u64, u64, Vec<String>) {
-        (self.written, self.skipped, self.first_errors)
+    pub fn report(&mut self) -> (u64, u64, Vec<String>) {
+        (self.written, self.skipped, std::mem::take(&mut self.first_errors))
     }
 
     /// Adds the next sample to the batch; false at the end of the source.
@@ -97,7 +97,7 @@ impl<'py> PythonFeed<'py> {
         let sample = self.seen;
         self.seen += 1;
         match self.sample_parts(&item)? {
-            Parts::Skipped(reason) if self.skip => self.leave_out(reason),
+            Parts::Skipped(reason) if self.skip => self.leave_out(format!("sample {sample}: {reason}")),
             Parts::Skipped(reason) => {
                 return Err(Error::Source {
                     source_name: self.source_name.clone(),
@@ -270,12 +270,8 @@ impl<'py> PythonFeed<'py> {
 
     /// A refusal that concerns the source as a whole, and which skipping must not hide.
     fn refused(&mut self, refusal: Refusal) -> Error {
-        let Error::Source { source_name, sample, field, expected, found } =
-            self.sample_refused(self.seen, None, refusal)
-        else {
-            return Error::Interrupted;
-        };
-        self.python_raised(exception(Error::Source { source_name, sample, field, expected, found }))
+        let error = self.sample_refused(self.seen.saturating_sub(1), None, refusal);
+        self.python_raised(exception(error))
     }
 
     fn sample_refused(&self, sample: u64, field: Option<String>, refusal: Refusal) -> Error {

@@ -85,7 +85,7 @@ impl<'opened> Fetcher<'opened> {
         result.map_err(|error| raised_or(outside.raised, error))?;
         match outcome {
             Some(Ok(work)) => Ok((work.run, work.slots)),
-            Some(Err((error, _))) => Err(exception(error)),
+            Some(Err(failed)) => Err(exception(failed.0)),
             None => Err(exception(dataset_rt_core::Error::Interrupted)),
         }
     }

@@ -67,7 +67,7 @@ impl SampleIterator {
             let progress = self.standing.reserve(&self.ticket)?;
             let options = self.shared.options;
             let limits = ReadLimits::samples(options.prefetch_size, options.prefetch_bytes, options.verify_reads);
-            let (window, count) = (progress.window().clone(), progress.window().count());
+            let (window, count) = (*progress.window(), progress.window().count());
             let ahead = ReadAhead::new(Arc::clone(&self.population), window, count, limits, self.shared.pool());
             self.reading = Some((progress, ahead));
         }

@@ -24,6 +24,9 @@ pub struct PyRuntime {
     runtime: Arc<Runtime>,
 }
 
+/// Path, whether it was reused, samples, skipped samples, first reasons for skipping, and why it failed.
+type WriteReport = (Option<PathBuf>, bool, u64, u64, Vec<String>, Option<PyErr>);
+
 #[pymethods]
 impl PyRuntime {
     #[new]
@@ -46,7 +49,7 @@ impl PyRuntime {
         find_published(&root, source_name).map_err(exception)
     }
 
-    /// Writes a source's cache: (path, reused, samples, skipped, first errors).
+    /// Writes a source's cache: (path, reused, samples, skipped, first errors, exception); path or exception is None.
     #[pyo3(signature = (source, root, source_name, *, attributes, schema, algo, level, max_shard_bytes, prefetch_size, prefetch_bytes, skip, progress, waiting))]
     #[expect(clippy::too_many_arguments, reason = "they are the fields of WriterConfig")]
     fn write_cache(
@@ -65,20 +68,20 @@ impl PyRuntime {
         skip: bool,
         progress: Bound<'_, PyAny>,
         waiting: Bound<'_, PyAny>,
-    ) -> PyResult<(PathBuf, bool, u64, u64, Vec<String>)> {
+    ) -> PyResult<WriteReport> {
         let compression = compression(algo, level).map_err(exception)?;
         let options = CacheOptions { source_name: source_name.to_owned(), attributes, compression, max_shard_bytes };
         let limits = WriteLimits { prefetch_size, prefetch_bytes };
         let schema = schema.map(kinds).transpose().map_err(exception)?;
         let mut feed = PythonFeed::new(source, source_name, schema, skip)?;
         let mut observer = Observer { outside: WithoutGil::new(py), progress, waiting };
-        match write_cache(&self.runtime, &root, options, limits, &mut feed, &mut observer) {
-            Ok(written) => {
-                let (samples, skipped, first_errors) = feed.report();
-                Ok((written.path, written.reused, samples, skipped, first_errors))
-            }
-            Err(error) => Err(raised_or(feed.raised.take().or(observer.outside.raised), error)),
-        }
+        let written = write_cache(&self.runtime, &root, options, limits, &mut feed, &mut observer);
+        let (samples, skipped, first_errors) = feed.report();
+        let (path, reused, failure) = match written {
+            Ok(written) => (Some(written.path), written.reused, None),
+            Err(error) => (None, false, Some(raised_or(feed.raised.take().or(observer.outside.raised), error))),
+        };
+        Ok((path, reused, samples, skipped, first_errors, failure))
     }
 
     /// The content digest that a source's cache would have, 64 hexadecimal digits.

@@ -188,7 +188,6 @@ impl Stream {
 
     /// Opens the stream that `__reduce__` took apart.
     #[staticmethod]
-    #[expect(clippy::type_complexity, reason = "the parts of a pickle")]
     fn _restore(
         py: Python<'_>,
         paths: Vec<PathBuf>,

@@ -84,10 +84,9 @@ fn from_datetime(value: &Bound<'_, PyAny>, classes: &Classes) -> PyResult<std::r
         let expected = "a datetime without time zone (convert it to UTC and drop tzinfo)";
         return Ok(Err(Refusal::new(expected, shortened(value))));
     }
-    if let Ok(nanosecond) = value.getattr("nanosecond") {
-        if nanosecond.is_truthy()? {
-            return Ok(Err(Refusal::new("a datetime that is exact in microseconds", shortened(value))));
-        }
+    // pandas' Timestamp is a datetime with nanoseconds beside.
+    if value.getattr("nanosecond").and_then(|nanosecond| nanosecond.is_truthy()).unwrap_or(false) {
+        return Ok(Err(Refusal::new("a datetime that is exact in microseconds", shortened(value))));
     }
     let since = value.sub(classes.epoch.bind(value.py()))?;
     let days: i64 = since.getattr("days")?.extract()?;

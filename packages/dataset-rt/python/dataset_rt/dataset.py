@@ -25,7 +25,6 @@ _CACHES_SCHEMA = {
     "payload_bytes": pl.UInt64,
     "attributes": pl.List(pl.Struct({"key": pl.String, "value": pl.String})),
 }
-_IDENTITY = {"cache_id": pl.UInt64, "sample_id": pl.UInt64}
 
 
 class CachedDataset:
@@ -276,12 +275,18 @@ class CachedDataset:
             raise MetadataError("metadata must be a polars.DataFrame, got a LazyFrame; collect() it first")
         if not isinstance(metadata, pl.DataFrame):
             raise MetadataError(f"metadata must be a polars.DataFrame, got {type(metadata).__name__}")
-        needed = {"cache_id", "sample_id", "weight", *(name for name, _ in self._core.columns())}
-        return metadata.select([column for column in metadata.columns if column in needed])
+        dtypes = self._dtypes()
+        table = metadata.select([column for column in metadata.columns if column in dtypes])
+        # A column of nothing but nulls has no dtype of its own; Arrow's interface disagrees on how to hand it over.
+        return table.cast({column: dtypes[column] for column, dtype in table.schema.items() if dtype == pl.Null})
 
     def _normalised(self, metadata: pl.DataFrame) -> pl.DataFrame:
         """The checked table with its columns in order and of the dtypes that `get_metadata` promises."""
+        dtypes = self._dtypes()
+        extra = [column for column in metadata.columns if column not in dtypes]
+        return metadata.select([*dtypes, *extra]).cast({**dtypes})
+
+    def _dtypes(self) -> dict[str, pl.DataType]:
+        """The dtypes of the columns that every table has, in their order."""
         stored = {name: DTYPES[kind] for name, kind in self._core.columns()}
-        first = ["cache_id", "sample_id", *stored, "weight"]
-        extra = [column for column in metadata.columns if column not in first]
-        return metadata.select([*first, *extra]).cast({**_IDENTITY, **stored, "weight": pl.Float64})
+        return {"cache_id": pl.UInt64(), "sample_id": pl.UInt64(), **stored, "weight": pl.Float64()}

@@ -28,6 +28,7 @@ from dataset_rt.sources import CacheInput, CacheSource, SkippedInput
 
 __all__ = ["DatasetRuntime"]
 
+_DEFAULTS = WriterConfig()
 _MOST_WORKERS = 1024
 """More threads than this are surely a slip."""
 
@@ -79,7 +80,7 @@ class DatasetRuntime:
         sources: CacheSource | Sequence[CacheSource],
         path: str | os.PathLike[str],
         *,
-        writer_config: WriterConfig | None = None,
+        writer_config: WriterConfig = _DEFAULTS,
     ) -> list[CacheWriteResult]:
         """Write a cache for each source under `path / source.name`.
 
@@ -88,7 +89,7 @@ class DatasetRuntime:
         Args:
             sources: One source, or several.
             path: The folder that holds the caches; made if it is not there.
-            writer_config: How to write; the defaults if None.
+            writer_config: How to write.
 
         Returns:
             One result a source, in input order. A cache that is already there is a
@@ -98,9 +99,9 @@ class DatasetRuntime:
             ConfigError: If an argument is of a wrong type, a name cannot be a
                 cache's, or two sources have one name.
         """
-        named, root, config = _checked(sources, path, writer_config)
-        with WriteProgress(len(named), enabled=config.show_progress) as progress:
-            return [self._write(name, source, root, config, progress, reuse=False) for name, source in named]
+        named, root = _checked(sources, path, writer_config)
+        with WriteProgress(len(named), enabled=writer_config.show_progress) as progress:
+            return [self._write(name, source, root, writer_config, progress, reuse=False) for name, source in named]
 
     def from_cache_sources(
         self,
@@ -108,7 +109,7 @@ class DatasetRuntime:
         path: str | os.PathLike[str],
         *,
         reader_config: ReaderConfig,
-        writer_config: WriterConfig | None = None,
+        writer_config: WriterConfig = _DEFAULTS,
         allow_partial: bool = False,
     ) -> CacheSourcesDatasetResult:
         """Write the caches that are missing under `path`, and open all of them as one dataset.
@@ -121,7 +122,7 @@ class DatasetRuntime:
             sources: One source, or several.
             path: The folder that holds the caches.
             reader_config: How to sample and read.
-            writer_config: How to write; the defaults if None.
+            writer_config: How to write.
             allow_partial: Whether to open the caches that succeeded although others
                 failed. Nothing to open is an error all the same.
 
@@ -133,9 +134,9 @@ class DatasetRuntime:
             ConfigError: As in `write_cache`.
         """
         _expect(reader_config, ReaderConfig, "reader_config")
-        named, root, config = _checked(sources, path, writer_config)
-        with WriteProgress(len(named), enabled=config.show_progress) as progress:
-            results = [self._write(name, source, root, config, progress, reuse=True) for name, source in named]
+        named, root = _checked(sources, path, writer_config)
+        with WriteProgress(len(named), enabled=writer_config.show_progress) as progress:
+            results = [self._write(name, source, root, writer_config, progress, reuse=True) for name, source in named]
         failures = [result for result in results if isinstance(result, CacheWriteError)]
         paths = [result.path for result in results if isinstance(result, CacheWriteSuccess)]
         if failures and (not allow_partial or not paths):
@@ -221,7 +222,14 @@ class DatasetRuntime:
         try:
             result = self._write_or_reuse(name, source, root, config, progress, report, reuse=reuse)
         except Exception as error:
-            return CacheWriteError(name, str(error) or type(error).__name__, samples=report.samples, error=error)
+            return CacheWriteError(
+                name,
+                str(error) or type(error).__name__,
+                samples=report.samples,
+                skipped=report.skipped,
+                first_errors=report.first_errors,
+                error=error,
+            )
         progress.finish()
         return result
 
@@ -239,12 +247,7 @@ class DatasetRuntime:
         found = self._core.find_published(root, name)
         if found is None:
             progress.start(name, _length(source))
-
-            def update(samples: int, payload_bytes: int) -> None:
-                report.samples += samples
-                progress.update(samples, payload_bytes)
-
-            found, reused, samples, skipped, first_errors = self._core.write_cache(
+            found, reused, samples, skipped, first_errors, error = self._core.write_cache(
                 source,
                 root,
                 name,
@@ -256,14 +259,18 @@ class DatasetRuntime:
                 prefetch_size=config.prefetch_size,
                 prefetch_bytes=config.prefetch_bytes,
                 skip=config.on_error == "skip",
-                progress=update,
+                progress=progress.update,
                 waiting=lambda holder: progress.waiting(name, holder),
             )
+            report.samples, report.skipped, report.first_errors = samples, skipped, tuple(first_errors)
+            if error is not None:
+                raise error
+            assert found is not None
             if not reused:
                 if config.validate_cache:
                     self._open_one(found, validate=True)
                 return CacheWriteSuccess(
-                    name, Path(found), samples=samples, skipped=skipped, first_errors=tuple(first_errors)
+                    name, found, samples=samples, skipped=skipped, first_errors=report.first_errors
                 )
         if not reuse:
             raise CacheExistsError(
@@ -290,17 +297,18 @@ class DatasetRuntime:
 class _Report:
     """How far a write came, for the result of one that failed."""
 
-    samples = 0
+    samples: int = 0
+    skipped: int = 0
+    first_errors: tuple[str, ...] = ()
 
 
 def _checked(
     sources: CacheSource | Sequence[CacheSource],
     path: str | os.PathLike[str],
-    writer_config: WriterConfig | None,
-) -> tuple[list[tuple[str, CacheSource]], Path, WriterConfig]:
-    config = WriterConfig() if writer_config is None else writer_config
-    _expect(config, WriterConfig, "writer_config")
-    return _named(sources), _path(path, "path"), config
+    writer_config: WriterConfig,
+) -> tuple[list[tuple[str, CacheSource]], Path]:
+    _expect(writer_config, WriterConfig, "writer_config")
+    return _named(sources), _path(path, "path")
 
 
 def _named(sources: CacheSource | Sequence[CacheSource]) -> list[tuple[str, CacheSource]]:
@@ -311,6 +319,10 @@ def _named(sources: CacheSource | Sequence[CacheSource]) -> list[tuple[str, Cach
         name = getattr(source, "name", None)
         if not isinstance(name, str) or not hasattr(source, "__iter__"):
             raise ConfigError(f"a source must have a name (str) and __iter__, got {_shortened(source)}")
+        try:
+            name.encode()
+        except UnicodeEncodeError:
+            raise ConfigError(f"a source's name must be text that UTF-8 can hold, got {name!r}") from None
         if isinstance(source, (CacheInput, SkippedInput)):
             raise ConfigError(f"sources must be sources, not samples, got {_shortened(source)}")
         if any(name == known for known, _ in named):
@@ -330,6 +342,10 @@ def _attributes(source: CacheSource) -> dict[str, str]:
     for key, value in attributes.items():
         if not isinstance(key, str) or not isinstance(value, str):
             raise ConfigError(f"attributes must be a mapping from str to str, got {key!r}: {_shortened(value)}")
+        try:
+            (key + value).encode()
+        except UnicodeEncodeError:
+            raise ConfigError(f"attributes must be text that UTF-8 can hold, got {key!r}: {_shortened(value)}") from None
     return dict(attributes)
 
 

@@ -8,9 +8,10 @@ use arrow_array::{Array, ArrayRef, Float64Array, RecordBatch, UInt64Array};
 use arrow_cast::{CastOptions, cast_with_options};
 use arrow_schema::{DataType, SchemaRef};
 
-use super::compare::{first_difference, to_stored_type};
+use super::compare::{Difference, first_difference, to_stored_type};
 use super::stored_columns::{StoredColumns, StoredPlace};
 use crate::error::{Error, Result};
+use crate::format::Column;
 use crate::identifier::CacheId;
 use crate::store::CacheSet;
 
@@ -173,26 +174,36 @@ fn check_stored(
     places: &[StoredPlace],
     records: &[u64],
 ) -> Result<()> {
+    let mut first: Option<(&Column, Difference)> = None;
     for (number, stored_column) in stored.columns().iter().enumerate() {
         let found = to_stored_type(stored_column, column(batch, &stored_column.name)?)?;
         let arrays = stored.arrays(number);
         for (slice, places) in places.chunks(SLICE_ROWS).enumerate() {
             let start = slice * SLICE_ROWS;
+            if first.as_ref().is_some_and(|(_, known)| known.row < start) {
+                break;
+            }
             let part = found.slice(start, places.len());
             if let Some(difference) = first_difference(stored_column, &part, &arrays, places) {
-                let row = first_row + start + difference.row;
-                let (cache, _, sample) = caches.locate(records.get(row).copied().unwrap_or(u64::MAX))?;
-                return Err(Error::metadata(format!(
-                    "row {row} (cache_id {}, sample_id {sample}): stored column {:?} must keep its value {}, got {}; put annotations into a column of another name",
-                    cache.cache_id().0,
-                    stored_column.name,
-                    difference.expected,
-                    difference.found,
-                )));
+                let difference = Difference { row: start + difference.row, ..difference };
+                if first.as_ref().is_none_or(|(_, known)| difference.row < known.row) {
+                    first = Some((stored_column, difference));
+                }
+                break;
             }
         }
     }
-    Ok(())
+    let Some((stored_column, difference)) = first else { return Ok(()) };
+    let row = first_row + difference.row;
+    let (cache, _, sample) = caches.locate(records.get(row).copied().unwrap_or(u64::MAX))?;
+    Err(Error::metadata(format!(
+        "row {row} (cache_id {}, sample_id {sample}): stored column {:?} must keep its value {}, got {}; put annotations \
+         into a column of another name",
+        cache.cache_id().0,
+        stored_column.name,
+        difference.expected,
+        difference.found,
+    )))
 }
 
 fn column<'batch>(batch: &'batch RecordBatch, name: &str) -> Result<&'batch ArrayRef> {

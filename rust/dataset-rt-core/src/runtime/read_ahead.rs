@@ -156,7 +156,8 @@ impl<S: PayloadSlots> ReadAhead<S> {
                     self.delivered = first + draws;
                     return Ok(Some(FinishedRun { first, run, slots }));
                 }
-                Err((error, _)) => {
+                Err(failed) => {
+                    let (error, _) = *failed;
                     let single = first < self.single_until || self.limits.run_draws == 1;
                     let after = self.queue.get(1).map_or(self.next, |(first, _)| *first);
                     self.restart();

@@ -19,7 +19,7 @@ pub struct Work<S> {
 }
 
 /// A run that was read, or what was wrong together with the memory, which the consumer frees.
-pub type Outcome<S> = std::result::Result<Work<S>, (Error, Work<S>)>;
+pub type Outcome<S> = std::result::Result<Work<S>, Box<(Error, Work<S>)>>;
 
 /// A run on its way.
 #[derive(Debug)]
@@ -116,7 +116,7 @@ pub fn read_now<S: PayloadSlots>(
     let read = || reader.read(caches, &work.run.records, &mut work.slots, verify, cancelled);
     match catch_unwind(AssertUnwindSafe(read)) {
         Ok(Ok(())) => Ok(work),
-        Ok(Err(error)) => Err((error, work)),
-        Err(panic) => Err((Error::from_panic(panic.as_ref()), work)),
+        Ok(Err(error)) => Err(Box::new((error, work))),
+        Err(panic) => Err(Box::new((Error::from_panic(panic.as_ref()), work))),
     }
 }

@@ -23,6 +23,8 @@ const HELD_INDEX_BYTES: u64 = 8 << 20;
 /// An opened cache. Holds no file open by itself and takes no lock; safe to use from any thread and after a fork.
 #[derive(Debug)]
 pub struct Cache {
+    /// The path as the caller gave it, for messages.
+    given_path: PathBuf,
     path: PathBuf,
     index_path: PathBuf,
     manifest: Manifest,
@@ -44,11 +46,15 @@ impl Cache {
     /// [`Error::CacheNotFound`] where there is no manifest, [`Error::Version`] for another format version, an error of
     /// corruption (see [`Error::fault`]) for whatever is wrong with the files.
     pub fn open(path: &Path) -> Result<Self> {
+        let given_path = path.to_path_buf();
         let path = real_folder(path)?;
         let manifest_path = path.join(MANIFEST_FILE);
         let bytes = fs::read(&manifest_path).map_err(|error| match error.kind() {
             std::io::ErrorKind::NotFound => {
                 Error::CacheNotFound { path: path.clone(), reason: "the folder has no manifest.json" }
+            }
+            std::io::ErrorKind::IsADirectory => {
+                Error::FileMissing { file: manifest_path.clone(), found: "a folder".to_owned() }
             }
             _ => Error::io("cannot read", &manifest_path, error),
         })?;
@@ -76,6 +82,7 @@ impl Cache {
             owner: files::new_owner(),
             index: PerProcess::new(),
             batches,
+            given_path,
             path,
             index_path,
             manifest,
@@ -86,6 +93,12 @@ impl Cache {
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// The path that it was opened by.
+    #[must_use]
+    pub fn given_path(&self) -> &Path {
+        &self.given_path
     }
 
     /// The manifest.

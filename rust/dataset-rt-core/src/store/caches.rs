@@ -153,9 +153,9 @@ fn check_columns(first: &Cache, other: &Cache) -> Result<()> {
 }
 
 fn one_identity_twice(first: &Cache, second: &Cache) -> Error {
-    let (cache_id, one, two) = (first.cache_id().0, first.path().display(), second.path().display());
+    let (cache_id, one, two) = (first.cache_id().0, first.given_path().display(), second.given_path().display());
     if first.path() == second.path() {
-        Error::config(format!("paths must name each cache once, got {one} twice"))
+        Error::config(format!("paths must name each cache once, got {one} and {two}, which are the same folder"))
     } else {
         Error::config(format!(
             "caches that are opened together must differ in content or name: {one} and {two} both have cache_id \

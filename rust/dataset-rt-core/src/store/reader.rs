@@ -281,7 +281,7 @@ fn fill(
     with: impl FnOnce(&[u8]) -> Result<()>,
 ) -> std::result::Result<Result<()>, Failure> {
     match pread(file, &mut *slot, offset) {
-        Ok((filled, rest)) if rest.is_empty() => return Ok(with(filled)),
+        Ok((filled, [])) => return Ok(with(filled)),
         Ok(_) | Err(Errno::INTR) => {}
         Err(error) => return Err(Failure::System(error.into())),
     }

@@ -151,12 +151,12 @@ impl ColumnState {
 fn kinds(expected: ColumnKind, value: &Value) -> (String, String) {
     let found = match value {
         Value::Null => "null".to_owned(),
-        Value::Boolean(value) => format!("the Boolean {value}"),
-        Value::Int64(value) => format!("the Int64 {value}"),
-        Value::Float64(value) => format!("the Float64 {value}"),
-        Value::String(value) => format!("the String {:?}", value.chars().take(60).collect::<String>()),
-        Value::Date(days) => format!("a Date ({days} days after 1970-01-01)"),
-        Value::Datetime(micros) => format!("a Datetime ({micros} µs after 1970-01-01)"),
+        Value::Boolean(value) => format!("the bool {value}"),
+        Value::Int64(value) => format!("the int {value}"),
+        Value::Float64(value) => format!("the float {value}"),
+        Value::String(value) => format!("the str {:?}", value.chars().take(60).collect::<String>()),
+        Value::Date(days) => format!("a date ({days} days after 1970-01-01)"),
+        Value::Datetime(micros) => format!("a datetime ({micros} µs after 1970-01-01)"),
     };
     (format!("{} (the kind of this column's first value or of metadata_schema) or None", expected.name()), found)
 }

@@ -12,8 +12,8 @@ use super::verify::file_digest;
 use crate::error::{Error, Result};
 use crate::format::{
     BATCH_ROWS, Codec, Column, Compression, ContentHasher, FileRecord, INDEX_FILE, IndexEntry, MANIFEST_FILE,
-    METADATA_FILE, Manifest, MetadataEncoder, MetadataRegions, SHARD_FOLDER, SHARD_HEADER_BYTES, Value, WRITER,
-    encode_index_header, encode_shard_header, shard_file_name,
+    METADATA_FILE, Manifest, MetadataEncoder, MetadataRegions, SHARD_FOLDER, Value, WRITER, encode_index_header,
+    encode_shard_header, shard_file_name,
 };
 use crate::mix::mix;
 
@@ -59,6 +59,8 @@ pub struct CacheWriter {
     building: BuildingFolder,
     shard: Option<HashedFile>,
     shard_number: u32,
+    /// Samples in the open shard.
+    shard_samples: u64,
     shards: BTreeMap<String, FileRecord>,
     index: BufferedFile,
     rows: BufferedFile,
@@ -87,6 +89,7 @@ impl CacheWriter {
             building,
             shard: None,
             shard_number: 0,
+            shard_samples: 0,
             shards: BTreeMap::new(),
             content: ContentHasher::new(),
             samples: 0,
@@ -109,8 +112,7 @@ impl CacheWriter {
     pub fn append(&mut self, sample: &EncodedSample<'_>) -> Result<()> {
         let stored_bytes = sample.stored.len() as u64;
         let full = self.shard.as_ref().is_some_and(|shard| {
-            shard.bytes() > SHARD_HEADER_BYTES as u64
-                && shard.bytes().saturating_add(stored_bytes) > self.options.max_shard_bytes
+            self.shard_samples > 0 && shard.bytes().saturating_add(stored_bytes) > self.options.max_shard_bytes
         });
         if full {
             self.close_shard()?;
@@ -143,6 +145,7 @@ impl CacheWriter {
         self.rows.append(sample.fields)?;
         self.content.sample(sample.fields, sample.payload_bytes, sample.payload_hash);
         self.samples += 1;
+        self.shard_samples += 1;
         self.payload_bytes = self.payload_bytes.saturating_add(sample.payload_bytes);
         self.stored_bytes = self.stored_bytes.saturating_add(stored_bytes);
         self.max_payload_bytes = self.max_payload_bytes.max(sample.payload_bytes);
@@ -202,6 +205,7 @@ impl CacheWriter {
 
     fn close_shard(&mut self) -> Result<()> {
         if let Some(shard) = self.shard.take() {
+            self.shard_samples = 0;
             let name = format!("{SHARD_FOLDER}/{}", shard_file_name(self.shard_number));
             self.shards.insert(name, shard.finish()?);
             self.shard_number = self
