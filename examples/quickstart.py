@@ -90,7 +90,7 @@ def main() -> None:
     runtime = drt.DatasetRuntime()
     result = runtime.from_cache_sources(source, folder, reader_config=drt.ReaderConfig(seed=1))
     match result:
-        case drt.CacheSourcesDatasetSuccess(dataset=dataset, results=[written]):
+        case drt.CacheSourcesDatasetSuccess(dataset=dataset, results=[drt.CacheWriteSuccess() as written]):
             pass
         case failure:
             raise SystemExit(str(failure))

@@ -25,12 +25,14 @@ pub fn to_dict<'py>(py: Python<'py>, state: &StreamState) -> PyResult<Bound<'py,
 
 /// The state that a dict holds.
 pub fn from_dict(state: &Bound<'_, PyAny>) -> PyResult<StreamState> {
-    let Ok(dict) = state.cast::<PyDict>() else {
+    let copied = state.py().get_type::<PyDict>().call1((state,)).ok().and_then(|copy| copy.cast_into::<PyDict>().ok());
+    let Some(dict) = copied else {
         return Err(exception(Error::config(format!(
             "state must be a dict as state_dict() gave it, got {}",
             shortened(state)
         ))));
     };
+    let dict = &dict;
     let window: Option<Vec<u64>> = field(dict, "window", "null or the window's start and end")?;
     let window = match window.as_deref() {
         None => None,

@@ -6,13 +6,27 @@ from typing import Any, Final, SupportsIndex, final
 import pyarrow as pa
 from typing_extensions import Self
 
+__all__ = [
+    "FORMAT_VERSION",
+    "ORDER_VERSION",
+    "BatchIterator",
+    "CachedSample",
+    "Dataset",
+    "Runtime",
+    "SampleIterator",
+    "Stream",
+    "integer_weights",
+    "philox",
+    "point",
+    "rows",
+    "rows_of_equal",
+]
+
 FORMAT_VERSION: Final[int]
 ORDER_VERSION: Final[int]
 
 @final
 class CachedSample:
-    """One sample: payload, stored columns and identity. Read-only; unpacks and compares like a tuple."""
-
     __match_args__: Final = ("data", "metadata", "cache_id", "sample_id")
     __hash__: None  # type: ignore[assignment]
     def __new__(cls, data: bytes, metadata: dict[str, Any], cache_id: int, sample_id: int) -> Self: ...

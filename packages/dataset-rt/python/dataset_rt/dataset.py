@@ -8,8 +8,8 @@ from typing import Any, SupportsIndex
 import polars as pl
 import pyarrow as pa
 
-from dataset_rt import _core
 from dataset_rt._core import CachedSample
+from dataset_rt._core import Dataset as CoreDataset
 from dataset_rt.columns import DTYPES
 from dataset_rt.errors import ConfigError, MetadataError
 from dataset_rt.integers import row_number, unsigned
@@ -17,13 +17,13 @@ from dataset_rt.stream import SampleStream
 
 __all__ = ["CachedDataset"]
 
-_CACHES_SCHEMA = {
-    "cache_id": pl.UInt64,
-    "name": pl.String,
-    "path": pl.String,
-    "samples": pl.UInt64,
-    "payload_bytes": pl.UInt64,
-    "attributes": pl.List(pl.Struct({"key": pl.String, "value": pl.String})),
+_CACHES_SCHEMA: dict[str, pl.DataType] = {
+    "cache_id": pl.UInt64(),
+    "name": pl.String(),
+    "path": pl.String(),
+    "samples": pl.UInt64(),
+    "payload_bytes": pl.UInt64(),
+    "attributes": pl.List(pl.Struct({"key": pl.String(), "value": pl.String()})),
 }
 
 
@@ -35,12 +35,12 @@ class CachedDataset:
     keeps the table and the epoch length of the moment when it was made.
     """
 
-    _core: _core.Dataset
+    _core: CoreDataset
     # The table as it was last set, or None while nobody has edited it.
     _table: pl.DataFrame | None
 
     @classmethod
-    def _over(cls, core: _core.Dataset, table: pl.DataFrame | None = None) -> CachedDataset:
+    def _over(cls, core: CoreDataset, table: pl.DataFrame | None = None) -> CachedDataset:
         dataset = cls.__new__(cls)
         dataset._core = core
         dataset._table = table
@@ -108,7 +108,7 @@ class CachedDataset:
                 it names the field. The dataset is as it was then.
             ConfigError: If it is no dict.
         """
-        self._core.load_state_dict(dict(state) if isinstance(state, Mapping) else state)
+        self._core.load_state_dict(state)
 
     def shard(self, rank: int, world_size: int, *, remainder: str = "extend") -> CachedDataset:
         """One rank's view: every `world_size`-th draw, from the `rank`-th on.
@@ -200,11 +200,11 @@ class CachedDataset:
         `attributes` is a list of key and value pairs in the order of the keys.
         """
         self._check_home()
-        names = list(_CACHES_SCHEMA)
-        rows = [dict(zip(names, cache, strict=True)) for cache in self._core.caches()]
-        for row in rows:
-            row["attributes"] = [{"key": key, "value": value} for key, value in row["attributes"].items()]
-        return pl.DataFrame(rows, schema=_CACHES_SCHEMA)
+        rows = [
+            (*described, [{"key": key, "value": value} for key, value in attributes.items()])
+            for *described, attributes in self._core.caches()
+        ]
+        return pl.DataFrame(rows, schema=_CACHES_SCHEMA, orient="row")
 
     # -- reading -------------------------------------------------------------------
 
@@ -278,13 +278,14 @@ class CachedDataset:
         dtypes = self._dtypes()
         table = metadata.select([column for column in metadata.columns if column in dtypes])
         # A column of nothing but nulls has no dtype of its own; Arrow's interface disagrees on how to hand it over.
-        return table.cast({column: dtypes[column] for column, dtype in table.schema.items() if dtype == pl.Null})
+        nulls = [name for name, dtype in table.schema.items() if dtype == pl.Null]
+        return table.with_columns(pl.col(name).cast(dtypes[name]) for name in nulls)
 
     def _normalised(self, metadata: pl.DataFrame) -> pl.DataFrame:
         """The checked table with its columns in order and of the dtypes that `get_metadata` promises."""
         dtypes = self._dtypes()
         extra = [column for column in metadata.columns if column not in dtypes]
-        return metadata.select([*dtypes, *extra]).cast({**dtypes})
+        return metadata.select([*(pl.col(name).cast(dtype) for name, dtype in dtypes.items()), *map(pl.col, extra)])
 
     def _dtypes(self) -> dict[str, pl.DataType]:
         """The dtypes of the columns that every table has, in their order."""

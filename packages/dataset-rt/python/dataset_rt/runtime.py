@@ -221,7 +221,7 @@ class DatasetRuntime:
         report = _Report()
         try:
             result = self._write_or_reuse(name, source, root, config, progress, report, reuse=reuse)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  # a source may raise anything; the result carries it
             return CacheWriteError(
                 name,
                 str(error) or type(error).__name__,
@@ -345,7 +345,9 @@ def _attributes(source: CacheSource) -> dict[str, str]:
         try:
             (key + value).encode()
         except UnicodeEncodeError:
-            raise ConfigError(f"attributes must be text that UTF-8 can hold, got {key!r}: {_shortened(value)}") from None
+            raise ConfigError(
+                f"attributes must be text that UTF-8 can hold, got {key!r}: {_shortened(value)}"
+            ) from None
     return dict(attributes)
 
 

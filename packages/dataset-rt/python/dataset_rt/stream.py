@@ -11,8 +11,8 @@ import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 
-from dataset_rt import _core
 from dataset_rt._core import CachedSample
+from dataset_rt._core import Stream as CoreStream
 from dataset_rt.errors import ConfigError
 from dataset_rt.integers import unsigned, unsigned_list
 
@@ -26,10 +26,10 @@ class SampleStream:
     use from any thread and to pickle; unpickling opens the caches by their paths.
     """
 
-    _core: _core.Stream
+    _core: CoreStream
 
     @classmethod
-    def _over(cls, core: _core.Stream) -> SampleStream:
+    def _over(cls, core: CoreStream) -> SampleStream:
         stream = cls.__new__(cls)
         stream._core = core
         return stream
