@@ -25,7 +25,8 @@ nox.needs_version = ">=2025.10"
 nox.options.default_venv_backend = "uv"
 nox.options.download_python = "never"
 nox.options.sessions = [
-    "lint", "rust", "build", "types", "tests", "lowest", "sdist", "install", "adapters", "docs", "quickstart",
+    "lint", "rust", "build", "types", "tests", "conformance", "lowest", "sdist", "install", "adapters", "docs",
+    "quickstart",
 ]  # fmt: skip
 
 ROOT = Path(__file__).parent
@@ -188,7 +189,7 @@ def types(session: nox.Session) -> None:
     session.install("mypy~=2.4", "types-tqdm", "nox[uv]", "pytest>=8")
     packages = ["dataset_rt", *(f"dataset_rt_{name}" for name in ADAPTERS)]
     session.run("mypy", *(argument for package in packages for argument in ("--package", package)))
-    for script in ("noxfile.py", "examples/quickstart.py", "benchmarks/read_write.py"):
+    for script in ("noxfile.py", "examples/quickstart.py", "benchmarks/read_write.py", "conformance/pin_streams.py"):
         session.run("mypy", script)
     session.run("python", "-m", "mypy.stubtest", "dataset_rt._core")
 
@@ -201,6 +202,13 @@ def tests(session: nox.Session) -> None:
     session.install(core_wheel(session), *TEST_TOOLS)
     run_pytest(session, "packages/dataset-rt/tests", *session.posargs)
     pythons_that_ran[version] = "passed"
+
+
+@nox.session(requires=["build"])
+def conformance(session: nox.Session) -> None:
+    """Hold the core's order to the vectors, the pinned streams, the oracle and statistics."""
+    session.install(core_wheel(session), *TEST_TOOLS, "blake3>=1.0.8")
+    run_pytest(session, "conformance", *session.posargs)
 
 
 @nox.session(python="3.10", requires=["build"])
@@ -319,6 +327,16 @@ def quickstart(session: nox.Session) -> None:
     for run in ("first run", "second run: the cache is there"):
         session.log(run)
         session.run("python", str(ROOT / "examples" / "quickstart.py"), str(folder))
+
+
+@nox.session(requires=["build"])
+def grid(session: nox.Session) -> None:
+    """Run the grids of resumes and ranks in full; in `tests` each pair of values stands for all combinations."""
+    session.install(core_wheel(session), *TEST_TOOLS)
+    session.env["DATASET_RT_GRID"] = "full"
+    # Pytest's last line is the result: how many combinations ran.
+    tests_of_grids = [f"packages/dataset-rt/tests/test_{name}.py" for name in ("resume", "ranks")]
+    run_pytest(session, *tests_of_grids, *session.posargs)
 
 
 @nox.session(requires=["build"])

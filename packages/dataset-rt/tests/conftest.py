@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -128,6 +129,16 @@ def nothing_left() -> Callable[..., None]:
         assert not building.exists() or list(building.iterdir()) == []
 
     return check
+
+
+@pytest.fixture(scope="session")
+def million(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache of a million empty samples."""
+    source = ListSource("million", itertools.repeat(drt.CacheInput(b"", {}), 1_000_000))
+    with drt.DatasetRuntime(num_workers=2) as runtime:
+        (result,) = runtime.write_cache(source, tmp_path_factory.mktemp("million"), writer_config=QUIET)
+    assert isinstance(result, drt.CacheWriteSuccess), result
+    return result.path
 
 
 @pytest.fixture

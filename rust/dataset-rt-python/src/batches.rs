@@ -7,18 +7,25 @@ use dataset_rt_core::StreamState;
 use dataset_rt_core::order::{Progress, Ticket};
 use dataset_rt_core::population::Population;
 use dataset_rt_core::runtime::{BatchSlots, ReadAhead, ReadLimits, assemble, batch_schema};
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use pyo3_arrow::PyRecordBatch;
 
 use crate::dataset::{Shared, Standing};
 use crate::errors::{exception, raised_or};
+use crate::exclusive::Exclusive;
 use crate::outside::WithoutGil;
 use crate::state::to_dict;
 
 /// An iterator over one window of a dataset, a `pyarrow.RecordBatch` at a time.
-#[pyclass(module = "dataset_rt._core", name = "BatchIterator")]
+#[pyclass(frozen, module = "dataset_rt._core", name = "BatchIterator")]
 pub struct BatchIterator {
+    delivery: Exclusive<Delivery>,
+}
+
+/// How far an iterator is.
+struct Delivery {
     shared: Arc<Shared>,
     standing: Arc<Standing>,
     population: Arc<Population>,
@@ -40,22 +47,19 @@ impl BatchIterator {
         drop_last: bool,
     ) -> Self {
         let schema = batch_schema(&shared.opened.caches.columns());
-        Self { shared, standing, population, ticket, batch_size, drop_last, schema, reading: None }
+        let reading = None;
+        let delivery = Delivery { shared, standing, population, ticket, batch_size, drop_last, schema, reading };
+        Self { delivery: Exclusive::new(delivery) }
     }
+}
 
+impl Delivery {
     /// How many of `count` draws are delivered.
     fn delivered(&self, count: u64) -> u64 {
         if self.drop_last { count - count % self.batch_size } else { count }
     }
-}
 
-#[pymethods]
-impl BatchIterator {
-    fn __iter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
-        slf
-    }
-
-    fn __next__<'py>(&mut self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    fn next<'py>(&mut self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         if self.reading.is_none() {
             let progress = self.standing.reserve(&self.ticket)?;
             let options = self.shared.options;
@@ -69,9 +73,12 @@ impl BatchIterator {
         let mut outside = WithoutGil::new(py);
         let finished = ahead.next(&mut BatchSlots::for_run, &mut outside);
         match finished.map_err(|error| raised_or(outside.raised, error))? {
-            Some(finished) => {
+            Some((first, filled)) => {
                 let (caches, schema) = (self.population.caches(), &self.schema);
-                let batch = py.detach(|| assemble(caches, schema, &finished.run, finished.slots)).map_err(exception)?;
+                let batch = py.detach(|| assemble(caches, schema, filled)).map_err(|error| {
+                    ahead.give_back(first);
+                    exception(error)
+                })?;
                 let batch = PyRecordBatch::new(batch).into_pyarrow(py)?;
                 progress.advance_batch(self.batch_size, self.drop_last);
                 Ok(Some(batch))
@@ -84,20 +91,44 @@ impl BatchIterator {
     }
 
     /// How many batches are left.
-    fn __length_hint__(&self) -> usize {
-        let left = match &self.reading {
+    fn left(&self) -> u64 {
+        let samples = match &self.reading {
             Some((progress, _)) => self.delivered(progress.window().count()).saturating_sub(progress.taken()),
             None => self.delivered(self.ticket.world().count(self.ticket.epoch_len())),
         };
-        usize::try_from(left.div_ceil(self.batch_size)).unwrap_or(usize::MAX)
+        samples.div_ceil(self.batch_size)
     }
 
-    /// The state of what this iterator has delivered.
-    fn state_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+    fn state(&self) -> StreamState {
         let cursor = match &self.reading {
             Some((progress, _)) => progress.state(),
             None => self.standing.lock().1.state_of(&self.ticket),
         };
-        to_dict(py, &StreamState::new(&self.population, cursor))
+        StreamState::new(&self.population, cursor)
+    }
+}
+
+#[pymethods]
+impl BatchIterator {
+    fn __iter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        slf
+    }
+
+    fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        self.delivery.take()?.next(py)
+    }
+
+    /// How many batches are left.
+    fn __length_hint__(&self) -> PyResult<usize> {
+        Ok(usize::try_from(self.delivery.take()?.left()).unwrap_or(usize::MAX))
+    }
+
+    /// The state of what this iterator has delivered.
+    fn state_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        to_dict(py, &self.delivery.take()?.state())
+    }
+
+    fn __reduce__(&self) -> PyResult<()> {
+        Err(PyTypeError::new_err("an iterator cannot be pickled; save its state_dict(), or pickle dataset.stream()"))
     }
 }

@@ -214,7 +214,9 @@ impl Dataset {
     /// An independent dataset over the same caches, with another table and a stream at position 0.
     fn with_table(&self, py: Python<'_>, table: PyTable) -> PyResult<Self> {
         let population = self.checked(py, table)?;
-        let view = self.standing.lock().1.is_view().then(|| self.standing.lock().1.world());
+        let standing = self.standing.lock();
+        let view = standing.1.is_view().then(|| standing.1.world());
+        drop(standing);
         let mut cursor = Cursor::new(population.rows(), World::single()).map_err(exception)?;
         if let Some(world) = view {
             cursor = cursor.shard(world).map_err(exception)?;
@@ -256,7 +258,10 @@ impl Dataset {
             return Err(exception(Error::config("batch_size must be at least 1, got 0")));
         }
         let standing = self.standing.lock();
-        let ticket = standing.1.ticket();
+        let mut ticket = standing.1.ticket();
+        if drop_last {
+            ticket = ticket.in_full_batches(batch_size);
+        }
         let (shared, population) = (Arc::clone(&self.shared), Arc::clone(&standing.0));
         Ok(BatchIterator::new(shared, Arc::clone(&self.standing), population, ticket, batch_size, drop_last))
     }

@@ -20,6 +20,8 @@ use crate::value::{Refusal, from_python, shortened, type_name};
 const BATCH_TIME: Duration = Duration::from_millis(50);
 /// How many reasons of left out samples are kept.
 const KEPT_REASONS: usize = 5;
+/// Characters that are kept of such a reason.
+const REASON_CHARACTERS: usize = 500;
 
 /// The samples of one Python source.
 pub struct PythonFeed<'py> {
@@ -59,7 +61,7 @@ impl<'py> PythonFeed<'py> {
         Ok(Self {
             py,
             source_name: source_name.to_owned(),
-            iterator: source.try_iter()?,
+            iterator: source.try_iter().map_err(|raised| source_error(py, source_name, None, "an iterator", raised))?,
             typer: RowTyper::new(source_name, schema).map_err(exception)?,
             keys: None,
             input_class: sources.getattr("CacheInput")?.cast_into::<PyType>()?,
@@ -177,7 +179,7 @@ impl<'py> PythonFeed<'py> {
             let bytes = view.call_method0("tobytes")?.cast_into::<PyBytes>()?;
             Ok(Ok(PyBackedBytes::from(bytes)))
         };
-        copied().map_err(|raised| self.python_raised(raised))
+        copied().map_err(|raised| self.looked_at(self.seen.saturating_sub(1), "data", raised))
     }
 
     fn encode_metadata(&mut self, sample: u64, metadata: &Bound<'py, PyAny>, fields: &mut Vec<u8>) -> Result<()> {
@@ -199,7 +201,7 @@ impl<'py> PythonFeed<'py> {
         for (key, value) in dict.iter() {
             let name = key.cast::<PyString>().ok().and_then(|key| key.to_str().ok().map(str::to_owned));
             let Some(name) = name else {
-                let refusal = Refusal::new("metadata keys that are str", shortened(&key));
+                let refusal = Refusal::new("metadata keys that are str and that UTF-8 can hold", shortened(&key));
                 return Err(self.sample_refused(sample, None, refusal));
             };
             values.push(self.value(sample, &name, &value)?);
@@ -246,25 +248,21 @@ impl<'py> PythonFeed<'py> {
             Err(raised) => return Err(self.python_raised(raised)),
         }
         let copy = || self.py.get_type::<PyDict>().call1((metadata,))?.cast_into::<PyDict>().map_err(PyErr::from);
-        copy().map(Some).map_err(|raised| self.python_raised(raised))
+        copy().map(Some).map_err(|raised| self.looked_at(sample, "metadata", raised))
     }
 
     fn value(&mut self, sample: u64, name: &str, value: &Bound<'py, PyAny>) -> Result<Value> {
         match from_python(value) {
             Ok(Ok(value)) => Ok(value),
             Ok(Err(refusal)) => Err(self.sample_refused(sample, Some(name.to_owned()), refusal)),
-            Err(raised) if raised.is_instance_of::<PyException>(self.py) => {
-                let refusal = Refusal::new("a value that can be looked at", format!("{}: {raised}", type_name(value)));
-                Err(self.sample_refused(sample, Some(name.to_owned()), refusal))
-            }
-            Err(raised) => Err(self.python_raised(raised)),
+            Err(raised) => Err(self.looked_at(sample, name, raised)),
         }
     }
 
     fn leave_out(&mut self, reason: String) {
         self.skipped += 1;
         if self.first_errors.len() < KEPT_REASONS {
-            self.first_errors.push(reason);
+            self.first_errors.push(reason.chars().take(REASON_CHARACTERS).collect());
         }
     }
 
@@ -279,19 +277,19 @@ impl<'py> PythonFeed<'py> {
         Error::Source { source_name: self.source_name.clone(), sample: Some(sample), field, expected, found }
     }
 
-    /// What the source's own iterator raised: a `SourceError` with it as its cause, unless it asks the program to end.
-    fn source_raised(&mut self, raised: PyErr) -> Error {
+    /// What looking at a sample raised: a refusal of the sample, unless it asks the program to end.
+    fn looked_at(&mut self, sample: u64, field: &str, raised: PyErr) -> Error {
         if !raised.is_instance_of::<PyException>(self.py) {
             return self.python_raised(raised);
         }
-        let error = exception(Error::Source {
-            source_name: self.source_name.clone(),
-            sample: Some(self.seen),
-            field: None,
-            expected: "a sample or the end of the source".to_owned(),
-            found: raised.to_string(),
-        });
-        error.set_cause(self.py, Some(raised));
+        let refusal = Refusal::new("a value that can be looked at", raised.to_string());
+        self.sample_refused(sample, Some(field.to_owned()), refusal)
+    }
+
+    /// What the source's own iterator raised: a `SourceError` with it as its cause, unless it asks the program to end.
+    fn source_raised(&mut self, raised: PyErr) -> Error {
+        let error =
+            source_error(self.py, &self.source_name, Some(self.seen), "a sample or the end of the source", raised);
         self.python_raised(error)
     }
 
@@ -299,6 +297,22 @@ impl<'py> PythonFeed<'py> {
         self.raised = Some(raised);
         Error::Interrupted
     }
+}
+
+/// A `SourceError` with what a source raised as its cause; what asks the program to end stays as it is.
+fn source_error(py: Python<'_>, source_name: &str, sample: Option<u64>, expected: &str, raised: PyErr) -> PyErr {
+    if !raised.is_instance_of::<PyException>(py) {
+        return raised;
+    }
+    let error = exception(Error::Source {
+        source_name: source_name.to_owned(),
+        sample,
+        field: None,
+        expected: expected.to_owned(),
+        found: raised.to_string(),
+    });
+    error.set_cause(py, Some(raised));
+    error
 }
 
 enum Parts<'py> {

@@ -1,10 +1,9 @@
 //! Random access: reads records now, in the calling thread.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 use dataset_rt_core::Result;
-use dataset_rt_core::runtime::{BatchSlots, Outcome, Run, Work, assemble, batch_schema, plan, read_now};
+use dataset_rt_core::runtime::{BatchSlots, Filled, Run, Work, assemble, batch_schema, plan, read_in_pieces};
 use dataset_rt_core::store::{PayloadSlots, RecordReader};
 use pyo3::prelude::*;
 use pyo3_arrow::PyRecordBatch;
@@ -13,7 +12,6 @@ use crate::errors::{exception, raised_or};
 use crate::outside::WithoutGil;
 use crate::sample::{CachedSample, Opened};
 use crate::slots::BytesSlots;
-use dataset_rt_core::runtime::Outside;
 
 /// How many samples are read between two looks at signals.
 const RUN_DRAWS: usize = 256;
@@ -40,7 +38,7 @@ impl<'opened> Fetcher<'opened> {
         for records in records.chunks(RUN_DRAWS) {
             let run = self.plan(records).map_err(exception)?;
             let slots = BytesSlots::for_run(py, &run).map_err(exception)?;
-            let (run, slots) = self.read(py, &mut reader, run, slots)?;
+            let (run, slots) = self.read(py, &mut reader, run, slots)?.into_parts();
             samples.extend(run.records.iter().zip(slots.into_objects()).filter_map(|(record, data)| {
                 let cache = self.opened.caches.by_id().get(record.cache)?;
                 Some(CachedSample::read(data, self.opened, cache, record.sample))
@@ -52,20 +50,15 @@ impl<'opened> Fetcher<'opened> {
     pub fn batch<'py>(&self, py: Python<'py>, records: &[u64]) -> PyResult<Bound<'py, PyAny>> {
         let run = self.plan(records).map_err(exception)?;
         let slots = BatchSlots::for_run(&run).map_err(exception)?;
-        let (run, slots) = self.read(py, &mut RecordReader::default(), run, slots)?;
+        let filled = self.read(py, &mut RecordReader::default(), run, slots)?;
         let schema = batch_schema(&self.opened.caches.columns());
-        let batch = py.detach(|| assemble(&self.opened.caches, &schema, &run, slots)).map_err(exception)?;
+        let batch = py.detach(|| assemble(&self.opened.caches, &schema, filled)).map_err(exception)?;
         PyRecordBatch::new(batch).into_pyarrow(py)
     }
 
     /// Plans all of the records, whatever their size.
     fn plan(&self, records: &[u64]) -> Result<Run> {
-        let run = plan(&self.opened.caches, records.iter().map(|record| Ok(*record)), u64::MAX)?;
-        match records.get(run.records.len()) {
-            // Planning ended before a record that is wrong: planning it first says why.
-            Some(wrong) => plan(&self.opened.caches, std::iter::once(Ok(*wrong)), u64::MAX),
-            None => Ok(run),
-        }
+        plan(&self.opened.caches, records.iter().map(|record| Ok(*record)), u64::MAX)
     }
 
     fn read<S: PayloadSlots>(
@@ -74,19 +67,13 @@ impl<'opened> Fetcher<'opened> {
         reader: &mut RecordReader,
         run: Run,
         slots: S,
-    ) -> PyResult<(Run, S)> {
-        let never = AtomicBool::new(false);
+    ) -> PyResult<Filled<S>> {
         let mut outside = WithoutGil::new(py);
-        let mut work = Some(Work { run, slots });
-        let mut outcome: Option<Outcome<S>> = None;
-        let result = outside.run(&mut || {
-            outcome = work.take().map(|work| read_now(&self.opened.caches, work, self.verify, &never, reader));
-        });
-        result.map_err(|error| raised_or(outside.raised, error))?;
-        match outcome {
-            Some(Ok(work)) => Ok((work.run, work.slots)),
-            Some(Err(failed)) => Err(exception(failed.0)),
-            None => Err(exception(dataset_rt_core::Error::Interrupted)),
+        let work = Work { run, slots };
+        let outcome = read_in_pieces(&self.opened.caches, work, self.verify, reader, &mut outside);
+        match outcome.map_err(|error| raised_or(outside.raised, error))? {
+            Ok(filled) => Ok(filled),
+            Err(failed) => Err(exception(failed.0)),
         }
     }
 }

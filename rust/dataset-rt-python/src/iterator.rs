@@ -7,19 +7,26 @@ use dataset_rt_core::order::{Progress, Ticket};
 use dataset_rt_core::population::Population;
 use dataset_rt_core::runtime::{ReadAhead, ReadLimits};
 use dataset_rt_core::store::PlannedRecord;
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
 use crate::dataset::{Shared, Standing};
 use crate::errors::raised_or;
+use crate::exclusive::Exclusive;
 use crate::outside::WithoutGil;
 use crate::sample::CachedSample;
 use crate::slots::{BytesSlots, keep_leftovers};
 use crate::state::to_dict;
 
 /// An iterator over one window of a dataset.
-#[pyclass(module = "dataset_rt._core", name = "SampleIterator")]
+#[pyclass(frozen, module = "dataset_rt._core", name = "SampleIterator")]
 pub struct SampleIterator {
+    delivery: Exclusive<Delivery>,
+}
+
+/// How far an iterator is.
+struct Delivery {
     shared: Arc<Shared>,
     standing: Arc<Standing>,
     population: Arc<Population>,
@@ -33,17 +40,13 @@ pub struct SampleIterator {
 impl SampleIterator {
     /// An iterator that reserves its window at its first `next`.
     pub fn new(shared: Arc<Shared>, standing: Arc<Standing>, population: Arc<Population>, ticket: Ticket) -> Self {
-        Self {
-            shared,
-            standing,
-            population,
-            ticket,
-            reading: None,
-            records: Vec::new().into_iter(),
-            objects: Vec::new().into_iter(),
-        }
+        let (records, objects) = (Vec::new().into_iter(), Vec::new().into_iter());
+        let delivery = Delivery { shared, standing, population, ticket, reading: None, records, objects };
+        Self { delivery: Exclusive::new(delivery) }
     }
+}
 
+impl Delivery {
     fn deliver(&mut self) -> Option<CachedSample> {
         let (record, data) = (self.records.next()?, self.objects.next()?);
         let (progress, _) = self.reading.as_ref()?;
@@ -51,15 +54,8 @@ impl SampleIterator {
         let cache = self.population.caches().by_id().get(record.cache)?;
         Some(CachedSample::read(data, &self.shared.opened, cache, record.sample))
     }
-}
 
-#[pymethods]
-impl SampleIterator {
-    fn __iter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
-        slf
-    }
-
-    fn __next__(&mut self, py: Python<'_>) -> PyResult<Option<CachedSample>> {
+    fn next(&mut self, py: Python<'_>) -> PyResult<Option<CachedSample>> {
         if let Some(sample) = self.deliver() {
             return Ok(Some(sample));
         }
@@ -75,9 +71,10 @@ impl SampleIterator {
         let mut outside = WithoutGil::new(py);
         let finished = ahead.next(&mut |run| BytesSlots::for_run(py, run), &mut outside);
         match finished.map_err(|error| raised_or(outside.raised, error))? {
-            Some(finished) => {
-                self.records = finished.run.records.into_iter();
-                self.objects = finished.slots.into_objects().into_iter();
+            Some((_, filled)) => {
+                let (run, slots) = filled.into_parts();
+                self.records = run.records.into_iter();
+                self.objects = slots.into_objects().into_iter();
                 Ok(self.deliver())
             }
             None => {
@@ -88,27 +85,50 @@ impl SampleIterator {
     }
 
     /// How many samples are left.
-    fn __length_hint__(&self) -> usize {
-        let left = match &self.reading {
+    fn left(&self) -> u64 {
+        match &self.reading {
             Some((progress, _)) => progress.window().count() - progress.taken(),
             None => self.ticket.world().count(self.ticket.epoch_len()),
-        };
-        usize::try_from(left).unwrap_or(usize::MAX)
+        }
     }
 
-    /// The state of what this iterator has delivered.
-    fn state_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+    fn state(&self) -> StreamState {
         let cursor = match &self.reading {
             Some((progress, _)) => progress.state(),
             None => self.standing.lock().1.state_of(&self.ticket),
         };
-        to_dict(py, &StreamState::new(&self.population, cursor))
+        StreamState::new(&self.population, cursor)
+    }
+}
+
+#[pymethods]
+impl SampleIterator {
+    fn __iter__(slf: PyRef<'_, Self>) -> PyRef<'_, Self> {
+        slf
+    }
+
+    fn __next__(&self, py: Python<'_>) -> PyResult<Option<CachedSample>> {
+        self.delivery.take()?.next(py)
+    }
+
+    /// How many samples are left.
+    fn __length_hint__(&self) -> PyResult<usize> {
+        Ok(usize::try_from(self.delivery.take()?.left()).unwrap_or(usize::MAX))
+    }
+
+    /// The state of what this iterator has delivered.
+    fn state_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        to_dict(py, &self.delivery.take()?.state())
+    }
+
+    fn __reduce__(&self) -> PyResult<()> {
+        Err(PyTypeError::new_err("an iterator cannot be pickled; save its state_dict(), or pickle dataset.stream()"))
     }
 }
 
 impl Drop for SampleIterator {
     fn drop(&mut self) {
-        if let Some((_, mut ahead)) = self.reading.take() {
+        if let Some((_, mut ahead)) = self.delivery.get_mut().reading.take() {
             Python::attach(|py| keep_leftovers(py, ahead.cancel()));
         }
     }

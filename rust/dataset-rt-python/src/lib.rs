@@ -3,6 +3,7 @@
 mod batches;
 mod dataset;
 mod errors;
+mod exclusive;
 mod feed;
 mod fetch;
 mod iterator;

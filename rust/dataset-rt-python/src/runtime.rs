@@ -79,7 +79,11 @@ impl PyRuntime {
         let (samples, skipped, first_errors) = feed.report();
         let (path, reused, failure) = match written {
             Ok(written) => (Some(written.path), written.reused, None),
-            Err(error) => (None, false, Some(raised_or(feed.raised.take().or(observer.outside.raised), error))),
+            Err(error) => match (feed.raised.take(), observer.outside.raised) {
+                // A signal's handler, or the progress display, raised: that is not the source's failure.
+                (None, Some(raised)) => return Err(raised),
+                (raised, _) => (None, false, Some(raised_or(raised, error))),
+            },
         };
         Ok((path, reused, samples, skipped, first_errors, failure))
     }

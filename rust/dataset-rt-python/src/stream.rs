@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, TryLockError};
 use dataset_rt_core::format::Digest;
 use dataset_rt_core::order::{Mode, PassCache};
 use dataset_rt_core::population::{Population, population_table, table_schema};
+use dataset_rt_core::runtime::{order_digest, resize};
 use dataset_rt_core::store::{Cache, CacheSet};
 use dataset_rt_core::{CacheId, Error, Position};
 use pyo3::prelude::*;
@@ -13,12 +14,10 @@ use pyo3::types::{PyByteArray, PyBytes, PyTuple};
 use pyo3_arrow::PyTable;
 
 use crate::dataset::{ReadOptions, Shared};
-use crate::errors::exception;
+use crate::errors::{exception, raised_or};
 use crate::fetch::Fetcher;
+use crate::outside::WithoutGil;
 use crate::sample::{CachedSample, Opened};
-
-/// Draws that are numbered at a time for a digest.
-const DIGEST_DRAWS: u64 = 4096;
 
 /// A population and its endless stream of draws; safe to use from any thread.
 #[pyclass(frozen, module = "dataset_rt._core", name = "Stream")]
@@ -49,12 +48,12 @@ impl Stream {
 
     fn drawn(&self, start: u64, count: u64) -> PyResult<Vec<u64>> {
         let last = count.checked_sub(1).map_or(Some(start), |steps| start.checked_add(steps));
-        let length = usize::try_from(count).ok().filter(|_| last.is_some());
-        let Some(length) = length else {
+        if last.is_none() {
             let message = format!("start + count must be at most 2^64, got {start} + {count}");
             return Err(exception(Error::config(message)));
-        };
-        let mut rows = vec![0; length];
+        }
+        let mut rows = Vec::new();
+        resize(&mut rows, count).map_err(exception)?;
         self.draw(start, &mut rows);
         Ok(rows)
     }
@@ -106,7 +105,7 @@ impl Stream {
 
     /// Population rows of the draws `start`, `start + 1`, …: 64-bit little-endian integers.
     fn rows<'py>(&self, py: Python<'py>, start: u64, count: u64) -> PyResult<Bound<'py, PyByteArray>> {
-        Ok(packed(py, py.detach(|| self.drawn(start, count))?))
+        packed(py, &py.detach(|| self.drawn(start, count))?)
     }
 
     /// Records of the draws `start`, `start + 1`, …: 64-bit little-endian integers.
@@ -118,7 +117,7 @@ impl Stream {
             }
             Ok::<_, PyErr>(rows)
         })?;
-        Ok(packed(py, records))
+        packed(py, &records)
     }
 
     fn fetch(&self, py: Python<'_>, positions: Vec<u64>) -> PyResult<Vec<CachedSample>> {
@@ -145,27 +144,9 @@ impl Stream {
 
     /// BLAKE3 over (`cache_id`, `sample_id`), 64-bit little-endian each, of the draws `start`, `start + 1`, ….
     fn order_digest(&self, py: Python<'_>, start: u64, count: u64) -> PyResult<String> {
-        py.detach(|| {
-            let mut bytes = Vec::new();
-            let mut hasher = dataset_rt_core::format::Blake3::new();
-            let mut done = 0;
-            while done < count {
-                let part = DIGEST_DRAWS.min(count - done);
-                let first = start.checked_add(done).ok_or_else(|| {
-                    exception(Error::config(format!("start + count must be at most 2^64, got {start} + {count}")))
-                })?;
-                bytes.clear();
-                for row in self.drawn(first, part)? {
-                    let record = self.population.record(row).map_err(exception)?;
-                    let (cache, _, sample) = self.population.caches().locate(record).map_err(exception)?;
-                    bytes.extend_from_slice(&cache.cache_id().0.to_le_bytes());
-                    bytes.extend_from_slice(&sample.0.to_le_bytes());
-                }
-                hasher.update(&bytes);
-                done += part;
-            }
-            Ok(Digest::from(hasher.finalize()).to_string())
-        })
+        let mut outside = WithoutGil::new(py);
+        let digest = order_digest(&self.population, start, count, &mut outside);
+        digest.map(|digest| digest.to_string()).map_err(|error| raised_or(outside.raised, error))
     }
 
     fn __reduce__<'py>(slf: &Bound<'py, Self>) -> PyResult<(Bound<'py, PyAny>, Bound<'py, PyTuple>)> {
@@ -231,8 +212,13 @@ impl Stream {
     }
 }
 
-fn packed(py: Python<'_>, numbers: Vec<u64>) -> Bound<'_, PyByteArray> {
-    PyByteArray::new(py, &little_endian(&numbers))
+fn packed<'py>(py: Python<'py>, numbers: &[u64]) -> PyResult<Bound<'py, PyByteArray>> {
+    PyByteArray::new_with(py, size_of_val(numbers), |bytes| {
+        for (place, number) in bytes.as_chunks_mut::<8>().0.iter_mut().zip(numbers) {
+            *place = number.to_le_bytes();
+        }
+        Ok(())
+    })
 }
 
 fn packed_bytes(py: Python<'_>, numbers: &[u64]) -> Py<PyBytes> {

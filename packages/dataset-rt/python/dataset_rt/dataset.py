@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, SupportsIndex
+from typing import Any, NoReturn, SupportsIndex
 
 import polars as pl
 import pyarrow as pa
@@ -12,7 +12,8 @@ from dataset_rt._core import CachedSample
 from dataset_rt._core import Dataset as CoreDataset
 from dataset_rt.columns import DTYPES
 from dataset_rt.errors import ConfigError, MetadataError
-from dataset_rt.integers import row_number, unsigned
+from dataset_rt.forks import polars_survived
+from dataset_rt.integers import row_number, row_numbers, unsigned
 from dataset_rt.stream import SampleStream
 
 __all__ = ["CachedDataset"]
@@ -55,6 +56,17 @@ class CachedDataset:
         return (
             f"CachedDataset(rows={core.rows}, epoch_len={core.epoch_len}, position={core.position}, "
             f"seed={core.seed}, mode={core.mode!r}{rank})"
+        )
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse to be pickled or copied: two copies of one position would give every sample twice.
+
+        Raises:
+            ConfigError: Always. `stream()` is what travels to another process.
+        """
+        raise ConfigError(
+            "a CachedDataset must stay in its process, as it owns a position; send dataset.stream() to another process "
+            "and state_dict() to another run, or open the caches there; with_metadata makes an independent dataset"
         )
 
     def __len__(self) -> int:
@@ -249,7 +261,7 @@ class CachedDataset:
         Raises:
             IndexError: If there is no such row.
         """
-        return self._core.read([row_number(row) for row in rows])
+        return self._core.read(row_numbers(rows))
 
     def read_batch(self, rows: Iterable[SupportsIndex]) -> pa.RecordBatch:
         """Read rows of `get_metadata()` as a batch with the columns of `iter_batches`.
@@ -257,15 +269,15 @@ class CachedDataset:
         Raises:
             IndexError: If there is no such row.
         """
-        return self._core.read_batch([row_number(row) for row in rows])
+        return self._core.read_batch(row_numbers(rows))
 
     # -- inside --------------------------------------------------------------------
 
     def _check_home(self) -> None:
-        if not self._core.is_home():
+        if not self._core.is_home() or not polars_survived():
             raise ConfigError(
                 "the metadata table cannot be used in a forked child, as Polars' threads did not survive the fork; "
-                "edit it in the parent, or open the caches in this process"
+                'edit it in the parent, or start the child by "spawn" or "forkserver" and open the caches there'
             )
 
     def _check_table(self, metadata: object) -> pl.DataFrame:
@@ -274,7 +286,9 @@ class CachedDataset:
         if isinstance(metadata, pl.LazyFrame):
             raise MetadataError("metadata must be a polars.DataFrame, got a LazyFrame; collect() it first")
         if not isinstance(metadata, pl.DataFrame):
-            raise MetadataError(f"metadata must be a polars.DataFrame, got {type(metadata).__name__}")
+            kind = f"{type(metadata).__module__}.{type(metadata).__name__}"
+            advice = "; polars.from_pandas() converts it" if kind.startswith("pandas.") else ""
+            raise MetadataError(f"metadata must be a polars.DataFrame, got a {kind}{advice}")
         dtypes = self._dtypes()
         table = metadata.select([column for column in metadata.columns if column in dtypes])
         # A column of nothing but nulls has no dtype of its own; Arrow's interface disagrees on how to hand it over.

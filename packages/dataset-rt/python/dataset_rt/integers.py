@@ -10,7 +10,7 @@ import numpy as np
 
 from dataset_rt.errors import ConfigError
 
-__all__ = ["row_number", "unsigned", "unsigned_list"]
+__all__ = ["row_number", "row_numbers", "unsigned", "unsigned_list"]
 
 
 def unsigned(value: object, argument: str) -> int:
@@ -31,8 +31,17 @@ def unsigned_list(values: Iterable[SupportsIndex], argument: str) -> list[int]:
     Raises:
         ConfigError: If one of them is none.
     """
-    plain: Iterable[object] = values.tolist() if isinstance(values, np.ndarray) else values
-    return [unsigned(value, argument) for value in plain]
+    return [unsigned(value, argument) for value in _listed(values, argument)]
+
+
+def row_numbers(values: Iterable[SupportsIndex]) -> list[int]:
+    """Numbers of rows, each of which may count from the end.
+
+    Raises:
+        ConfigError: If one of them is no integer.
+        IndexError: If no table has such a row.
+    """
+    return [row_number(value) for value in _listed(values, "rows")]
 
 
 def row_number(value: object) -> int:
@@ -42,10 +51,21 @@ def row_number(value: object) -> int:
         ConfigError: If it is no integer.
         IndexError: If no table has such a row.
     """
+    if isinstance(value, slice):
+        raise ConfigError(f"row must be an integer, got {value}; read(range(start, stop)) reads several rows")
     number = _integer(value, "row")
     if not -(2**64) < number < 2**64:
         raise IndexError(f"row must be the number of a row, got {number}")
     return number
+
+
+def _listed(values: Iterable[SupportsIndex], argument: str) -> Iterable[object]:
+    if isinstance(values, np.ndarray):
+        plain: list[object] = np.atleast_1d(values).tolist()
+        return plain
+    if not isinstance(values, Iterable):
+        raise ConfigError(f"{argument} must be integers in a list or an array, got {values!r}")
+    return values
 
 
 def _integer(value: object, argument: str) -> int:

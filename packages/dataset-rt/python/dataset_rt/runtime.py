@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, NoReturn
 
 from typing_extensions import Self
 
@@ -28,6 +29,7 @@ from dataset_rt.sources import CacheInput, CacheSource, SkippedInput
 
 __all__ = ["DatasetRuntime"]
 
+_LOGGER = logging.getLogger("dataset_rt")
 _DEFAULTS = WriterConfig()
 _MOST_WORKERS = 1024
 """More threads than this are surely a slip."""
@@ -59,6 +61,9 @@ class DatasetRuntime:
     def num_workers(self) -> int:
         """The most threads that this runtime starts."""
         return self._core.num_workers
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a DatasetRuntime cannot be pickled; make one in each process")
 
     def __repr__(self) -> str:
         return f"DatasetRuntime(num_workers={self.num_workers})"
@@ -221,10 +226,11 @@ class DatasetRuntime:
         report = _Report()
         try:
             result = self._write_or_reuse(name, source, root, config, progress, report, reuse=reuse)
-        except Exception as error:  # noqa: BLE001  # a source may raise anything; the result carries it
+        except DatasetRTError as error:
+            # Only what is wrong with this source or its cache: what a signal's handler raises goes on to the caller.
             return CacheWriteError(
                 name,
-                str(error) or type(error).__name__,
+                str(error),
                 samples=report.samples,
                 skipped=report.skipped,
                 first_errors=report.first_errors,
@@ -247,6 +253,15 @@ class DatasetRuntime:
         found = self._core.find_published(root, name)
         if found is None:
             progress.start(name, _length(source))
+            told: set[str] = set()
+
+            def waiting(holder: str) -> None:
+                if holder not in told:
+                    told.add(holder)
+                    # For logs: the display below is quiet where standard error is no terminal.
+                    _LOGGER.info("%s: waiting for %s, which writes this cache", name, holder)
+                progress.waiting(name, holder)
+
             found, reused, samples, skipped, first_errors, error = self._core.write_cache(
                 source,
                 root,
@@ -260,18 +275,19 @@ class DatasetRuntime:
                 prefetch_bytes=config.prefetch_bytes,
                 skip=config.on_error == "skip",
                 progress=progress.update,
-                waiting=lambda holder: progress.waiting(name, holder),
+                waiting=waiting,
             )
             report.samples, report.skipped, report.first_errors = samples, skipped, tuple(first_errors)
             if error is not None:
                 raise error
-            assert found is not None
-            if not reused:
+            if found is not None and not reused:
                 if config.validate_cache:
                     self._open_one(found, validate=True)
                 return CacheWriteSuccess(
                     name, found, samples=samples, skipped=skipped, first_errors=report.first_errors
                 )
+        if found is None:
+            raise DatasetRTError(f"internal error of dataset-rt, please report it: no cache and no error for {name!r}")
         if not reuse:
             raise CacheExistsError(
                 f"a cache is already at {found}; remove the folder or give the source another name", path=found
@@ -311,20 +327,30 @@ def _checked(
     return _named(sources), _path(path, "path")
 
 
-def _named(sources: CacheSource | Sequence[CacheSource]) -> list[tuple[str, CacheSource]]:
+def _named(sources: object) -> list[tuple[str, CacheSource]]:
     """The sources with their names, each of which stands once."""
-    several: Iterable[Any] = [sources] if hasattr(sources, "name") or not isinstance(sources, Iterable) else sources
+    single = isinstance(sources, (str, bytes)) or hasattr(type(sources), "name") or not isinstance(sources, Iterable)
+    named_itself = single or "name" in getattr(sources, "__dict__", {})
+    several: Any = [sources] if named_itself else sources
     named: list[tuple[str, CacheSource]] = []
     for source in several:
-        name = getattr(source, "name", None)
-        if not isinstance(name, str) or not hasattr(source, "__iter__"):
-            raise ConfigError(f"a source must have a name (str) and __iter__, got {_shortened(source)}")
+        if isinstance(source, (CacheInput, SkippedInput)):
+            raise ConfigError(
+                f"sources must be sources, not their samples, got {_shortened(source)}; "
+                "give the samples a class with a name and __iter__"
+            )
+        try:
+            name = getattr(source, "name", None)
+        except Exception as error:
+            raise ConfigError(f"a source's name must be readable, but {_shortened(source)} raised: {error}") from error
+        if not isinstance(name, str):
+            raise ConfigError(f"a source must have a name that is a str, got {name!r} from {_shortened(source)}")
+        if not hasattr(source, "__iter__"):
+            raise ConfigError(f"a source must have __iter__, got {_shortened(source)}")
         try:
             name.encode()
         except UnicodeEncodeError:
             raise ConfigError(f"a source's name must be text that UTF-8 can hold, got {name!r}") from None
-        if isinstance(source, (CacheInput, SkippedInput)):
-            raise ConfigError(f"sources must be sources, not samples, got {_shortened(source)}")
         if any(name == known for known, _ in named):
             raise ConfigError(f"each source must have a name of its own, got {name!r} twice")
         named.append((name, source))
@@ -368,8 +394,11 @@ def _schema(source: CacheSource) -> list[tuple[str, str]] | None:
 
 
 def _length(source: CacheSource) -> int | None:
-    length: Callable[[], int] | None = getattr(source, "__len__", None)
-    return None if length is None else length()
+    """The length that the source gives, which serves the display alone: none where asking for it fails."""
+    try:
+        return len(source)  # type: ignore[arg-type]  # sources without a length are the point
+    except Exception:  # noqa: BLE001  # whatever its __len__ raises
+        return None
 
 
 def _path(path: object, argument: str) -> Path:

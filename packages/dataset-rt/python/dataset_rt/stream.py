@@ -14,6 +14,7 @@ import pyarrow as pa
 from dataset_rt._core import CachedSample
 from dataset_rt._core import Stream as CoreStream
 from dataset_rt.errors import ConfigError
+from dataset_rt.forks import polars_survived
 from dataset_rt.integers import unsigned, unsigned_list
 
 __all__ = ["SampleStream"]
@@ -116,8 +117,11 @@ class SampleStream:
         Raises:
             ConfigError: In a forked child, where Polars cannot be used.
         """
-        if not self._core.is_home():
-            raise ConfigError("the table cannot be used in a forked child, as Polars' threads did not survive the fork")
+        if not self._core.is_home() or not polars_survived():
+            raise ConfigError(
+                "the table cannot be used in a forked child, as Polars' threads did not survive the fork; take it in "
+                'the parent, or start the child by "spawn" or "forkserver"'
+            )
         return pl.DataFrame(self._core.table())
 
     def order_digest(self, start: int, count: int) -> str:

@@ -8,7 +8,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow_array::{Array, RecordBatch};
+use arrow_array::cast::AsArray;
+use arrow_array::types::{Date32Type, TimestampMicrosecondType};
+use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_buffer::Buffer;
 use arrow_ipc::reader::FileDecoder;
 use arrow_ipc::{Block, MessageHeader, MetadataVersion};
@@ -22,6 +24,11 @@ const PREFIX_BYTES: usize = 8;
 
 /// The marker: not a length, so that readers of Arrow's oldest format stop.
 const CONTINUATION: &[u8; 4] = &[0xFF; 4];
+
+/// Days of the years 1 to 9999, counted from 1970-01-01.
+const DAYS: std::ops::RangeInclusive<i64> = -719_162..=2_932_896;
+
+const MICROS_PER_DAY: i64 = 86_400_000_000;
 
 /// Arrow buffers start at multiples of this.
 const BUFFER_ALIGNMENT: u64 = 8;
@@ -194,8 +201,31 @@ fn check_batch(batch: &RecordBatch, footer: &Footer, expected_rows: u64) -> std:
         if !column.has_nulls {
             require(&format!("nulls in column {:?}", column.name), &0, &array.null_count())?;
         }
+        check_years(array, column)?;
     }
     Ok(())
+}
+
+/// Dates and datetimes lie in the years 1 to 9999, as those of a source do: others have no value in Python.
+fn check_years(array: &ArrayRef, column: &Column) -> std::result::Result<(), Mismatch> {
+    let outside = match column.kind {
+        ColumnKind::Date => {
+            let array = array.as_primitive::<Date32Type>();
+            array.iter().flatten().map(i64::from).find(|days| !DAYS.contains(days))
+        }
+        ColumnKind::Datetime => {
+            let array = array.as_primitive::<TimestampMicrosecondType>();
+            array.iter().flatten().find(|micros| !DAYS.contains(&micros.div_euclid(MICROS_PER_DAY)))
+        }
+        _ => None,
+    };
+    match outside {
+        None => Ok(()),
+        Some(found) => Err(Mismatch {
+            expected: format!("{} values of column {:?} in the years 1 to 9999", column.kind.name(), column.name),
+            found: found.to_string(),
+        }),
+    }
 }
 
 #[cfg(test)]

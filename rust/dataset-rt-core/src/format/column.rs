@@ -93,7 +93,7 @@ pub struct Column {
 /// [`Error::Metadata`] for a reserved name, one that is longer than [`MAX_COLUMN_NAME_BYTES`], or one with a NUL, which
 /// Arrow's C interface cannot pass on.
 pub fn check_column_name(name: &str) -> Result<()> {
-    match broken_rule(name) {
+    match broken_column_rule(name) {
         None => Ok(()),
         Some(rule) => {
             Err(Error::metadata(format!("column name must {rule}, got {}; rename the field", shortened(name))))
@@ -123,8 +123,9 @@ pub fn check_columns(columns: &[Column]) -> Result<()> {
     Ok(())
 }
 
-/// The rule that `name` breaks, as what a name must do.
-fn broken_rule(name: &str) -> Option<String> {
+/// The rule that `name` breaks, as what a column's name must do; `None` for a good name.
+#[must_use]
+pub fn broken_column_rule(name: &str) -> Option<String> {
     if RESERVED_COLUMNS.contains(&name) {
         Some(format!("be none of the reserved {}", RESERVED_COLUMNS.join(", ")))
     } else if name.len() > MAX_COLUMN_NAME_BYTES {

@@ -33,7 +33,8 @@ pub use blake3::Hasher as Blake3;
 pub use checksum::{Digest, record_check, xxh3_64, xxh3_128};
 pub use codec::{Codec, Compression, Decoder, Encoder};
 pub use column::{
-    Column, ColumnKind, MAX_COLUMN_NAME_BYTES, MAX_COLUMNS, RESERVED_COLUMNS, check_column_name, check_columns,
+    Column, ColumnKind, MAX_COLUMN_NAME_BYTES, MAX_COLUMNS, RESERVED_COLUMNS, broken_column_rule, check_column_name,
+    check_columns,
 };
 pub use content::{ContentHasher, cache_id};
 pub use index::{

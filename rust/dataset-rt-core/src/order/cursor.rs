@@ -16,9 +16,17 @@ pub struct Ticket {
     rest: Option<Rest>,
     generation: u64,
     world: World,
+    /// The fewest draws of a rank that deliver anything.
+    least: u64,
 }
 
 impl Ticket {
+    /// The same for an iterator that delivers full batches alone, to which a rest shorter than one yields nothing.
+    #[must_use]
+    pub fn in_full_batches(self, batch_size: u64) -> Self {
+        Self { least: batch_size.max(1), ..self }
+    }
+
     /// The epoch length of the iterator.
     #[must_use]
     pub fn epoch_len(&self) -> u64 {
@@ -154,7 +162,7 @@ impl Cursor {
     #[must_use]
     pub fn ticket(&self) -> Ticket {
         let Self { epoch_len, position, rest, generation, world, .. } = *self;
-        Ticket { epoch_len, position, rest, generation, world }
+        Ticket { epoch_len, position, rest, generation, world, least: 1 }
     }
 
     /// As [`Self::ticket`], for an iterator that delivers `world`'s share of the whole dataset.
@@ -169,7 +177,7 @@ impl Cursor {
     /// Reserves the window of an iterator whose first sample is asked for, and moves past it.
     ///
     /// It is the rest of a loaded window if one is waiting and yields anything to any rank, otherwise one of the
-    /// iterator's epoch length. If the table was replaced meanwhile, the iterator starts where the dataset stood when
+    /// iterator's epoch length, behind what the ranks would have taken of the rest. If the table was replaced meanwhile, the iterator starts where the dataset stood when
     /// it was made, and neither moves the dataset nor appears in its state.
     ///
     /// # Errors
@@ -177,7 +185,7 @@ impl Cursor {
     pub fn reserve(&mut self, ticket: &Ticket) -> Result<Arc<Progress>> {
         let is_current = ticket.generation == self.generation;
         let (position, rest) = if is_current { (self.position, self.rest) } else { (ticket.position, ticket.rest) };
-        let progress = Arc::new(Progress::begin(position, rest, ticket.epoch_len, ticket.world)?);
+        let progress = Arc::new(Progress::begin(position, rest, ticket.epoch_len, ticket.world, ticket.least)?);
         if is_current {
             self.position = progress.window().dealt_end();
             self.rest = None;

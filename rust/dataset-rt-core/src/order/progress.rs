@@ -43,12 +43,28 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// The rest of an interrupted window if there is one that yields something, otherwise a window of `epoch_len`.
-    pub(super) fn begin(position: Position, rest: Option<Rest>, epoch_len: u64, world: World) -> Result<Self> {
-        let left = |rest: &Rest| rest.end.0.saturating_sub(position.0);
-        let (nominal_start, length) = match rest.filter(|rest| world.most(left(rest)) > 0) {
-            Some(rest) => (rest.start, left(&rest)),
-            None => (position, epoch_len),
+    /// The rest of an interrupted window if it gives `least` draws to any rank, otherwise a window of `epoch_len`.
+    ///
+    /// A rest that is passed over moves the position as if it had been delivered: by nothing where the ranks would not
+    /// have taken any of it, and past the draws of a short batch that is left out.
+    pub(super) fn begin(
+        position: Position,
+        rest: Option<Rest>,
+        epoch_len: u64,
+        world: World,
+        least: u64,
+    ) -> Result<Self> {
+        let (nominal_start, position, length) = match rest {
+            Some(rest) => {
+                let left = rest.end.0.saturating_sub(position.0);
+                if world.most(left) >= least {
+                    (rest.start, position, left)
+                } else {
+                    let behind = Window::deal(position, left, world)?.dealt_end();
+                    (behind, behind, epoch_len)
+                }
+            }
+            None => (position, position, epoch_len),
         };
         let window = Window::deal(position, length, world)?;
         Ok(Self { window, nominal_start, epoch_len, taken: AtomicU64::new(0) })

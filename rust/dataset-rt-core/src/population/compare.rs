@@ -2,7 +2,8 @@
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Date32Type, Float64Type, Int64Type, TimestampMicrosecondType};
-use arrow_array::{Array, ArrayRef, ArrowPrimitiveType, PrimitiveArray};
+use arrow_array::{Array, ArrayAccessor, ArrayRef, ArrowPrimitiveType};
+use arrow_buffer::NullBuffer;
 use arrow_cast::display::array_value_to_string;
 use arrow_cast::{CastOptions, cast_with_options};
 use arrow_schema::{DataType, TimeUnit};
@@ -43,12 +44,15 @@ pub fn to_stored_type(column: &Column, array: &ArrayRef) -> Result<ArrayRef> {
         ))
     };
     let text = |data_type: &DataType| matches!(data_type, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View);
+    if column.kind == ColumnKind::String && text(found) {
+        // Compared as it is: most tables of 10 million rows bring string views.
+        return Ok(array.clone());
+    }
     let related = match (column.kind, found) {
         (_, DataType::Null) => true,
         (ColumnKind::Int64, found) => found.is_integer(),
         (ColumnKind::Float64, found) => matches!(found, DataType::Float16 | DataType::Float32),
         (ColumnKind::String, DataType::Dictionary(_, values)) => text(values),
-        (ColumnKind::String, found) => text(found),
         (ColumnKind::Datetime, DataType::Timestamp(_, None)) => true,
         _ => false,
     };
@@ -73,7 +77,7 @@ pub fn to_stored_type(column: &Column, array: &ArrayRef) -> Result<ArrayRef> {
     Ok(cast)
 }
 
-/// The first row whose value is not the stored one. Nulls equal nulls and NaN equals NaN.
+/// The first row of `found` whose value is not the stored one at `places`. Nulls equal nulls and NaN equals NaN.
 #[must_use]
 pub fn first_difference(
     column: &Column,
@@ -84,19 +88,11 @@ pub fn first_difference(
     let row = match column.kind {
         ColumnKind::Boolean => {
             let stored: Vec<_> = stored.iter().map(|array| array.as_boolean()).collect();
-            let found = found.as_boolean();
-            differing_row(
-                places,
-                |row| value(found, row, |row| found.value(row)),
-                |place| {
-                    let array = stored.get(place.batch)?;
-                    value(*array, place.row, |row| array.value(row))
-                },
-            )
+            differing_value(found.as_boolean(), &stored, places)
         }
         ColumnKind::Int64 => differing_primitive::<Int64Type>(found, stored, places, |one, other| one == other),
         ColumnKind::Float64 => differing_primitive::<Float64Type>(found, stored, places, |one, other| {
-            one == other || (one.is_nan() && other.is_nan())
+            one.to_bits() == other.to_bits() || (one.is_nan() && other.is_nan())
         }),
         ColumnKind::Date => differing_primitive::<Date32Type>(found, stored, places, |one, other| one == other),
         ColumnKind::Datetime => {
@@ -104,15 +100,11 @@ pub fn first_difference(
         }
         ColumnKind::String => {
             let stored: Vec<_> = stored.iter().map(|array| array.as_string::<i64>()).collect();
-            let found = found.as_string::<i64>();
-            differing_row(
-                places,
-                |row| value(found, row, |row| found.value(row)),
-                |place| {
-                    let array = stored.get(place.batch)?;
-                    value(*array, place.row, |row| array.value(row))
-                },
-            )
+            match found.data_type() {
+                DataType::Utf8View => differing_value(found.as_string_view(), &stored, places),
+                DataType::Utf8 => differing_value(found.as_string::<i32>(), &stored, places),
+                _ => differing_value(found.as_string::<i64>(), &stored, places),
+            }
         }
     }?;
     let place = places.get(row)?;
@@ -127,33 +119,43 @@ pub fn first_difference(
     Some(Difference { row, expected, found: print(found, row) })
 }
 
+/// The same for arrays of values that lie in plain slices, without a bounds check of Arrow's for each.
 fn differing_primitive<T: ArrowPrimitiveType>(
     found: &ArrayRef,
     stored: &[&ArrayRef],
     places: &[StoredPlace],
     equal: impl Fn(T::Native, T::Native) -> bool,
 ) -> Option<usize> {
-    let stored: Vec<&PrimitiveArray<T>> = stored.iter().map(|array| array.as_primitive::<T>()).collect();
+    let stored: Vec<(&[T::Native], Option<&NullBuffer>)> = stored
+        .iter()
+        .map(|array| {
+            let array = array.as_primitive::<T>();
+            (array.values().as_ref(), array.nulls())
+        })
+        .collect();
     let found = found.as_primitive::<T>();
-    places.iter().enumerate().position(|(row, place)| {
-        let one = value(found, row, |row| found.value(row));
-        let other = stored.get(place.batch).and_then(|array| value(*array, place.row, |row| array.value(row)));
-        match (one, other) {
-            (None, None) => false,
-            (Some(one), Some(other)) => !equal(one, other),
-            _ => true,
-        }
+    let nulls = found.nulls();
+    found.values().iter().zip(places).enumerate().position(|(row, (one, place))| {
+        let Some((values, stored_nulls)) = stored.get(place.batch) else { return true };
+        let Some(other) = values.get(place.row) else { return true };
+        let one_is_null = nulls.is_some_and(|nulls| nulls.is_null(row));
+        let other_is_null = stored_nulls.is_some_and(|nulls| nulls.is_null(place.row));
+        if one_is_null || other_is_null { one_is_null != other_is_null } else { !equal(*one, *other) }
     })
 }
 
-fn differing_row<V: PartialEq>(
+/// The same for arrays whose values are looked at one by one.
+fn differing_value<V: PartialEq, A: ArrayAccessor<Item = V> + Copy, B: ArrayAccessor<Item = V> + Copy>(
+    found: A,
+    stored: &[B],
     places: &[StoredPlace],
-    found: impl Fn(usize) -> Option<V>,
-    stored: impl Fn(&StoredPlace) -> Option<V>,
 ) -> Option<usize> {
-    places.iter().enumerate().position(|(row, place)| found(row) != stored(place))
+    places.iter().enumerate().position(|(row, place)| {
+        let Some(stored) = stored.get(place.batch) else { return true };
+        value(found, row) != value(*stored, place.row)
+    })
 }
 
-fn value<V>(array: &dyn Array, row: usize, get: impl FnOnce(usize) -> V) -> Option<V> {
-    (row < array.len() && array.is_valid(row)).then(|| get(row))
+fn value<A: ArrayAccessor>(array: A, row: usize) -> Option<A::Item> {
+    (row < array.len() && array.is_valid(row)).then(|| array.value(row))
 }

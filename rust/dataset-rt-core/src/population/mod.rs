@@ -2,8 +2,10 @@
 
 mod canonical;
 mod compare;
+mod digest;
 mod first_table;
 mod population_table;
+mod population_weights;
 mod stored_columns;
 mod table;
 
@@ -14,16 +16,16 @@ use arrow_schema::SchemaRef;
 
 use crate::error::{Error, Result};
 use crate::format::Digest;
+use crate::identifier::SampleId;
 use crate::order::{Mode, Sampler, Weights};
 use crate::store::{CacheSet, PerProcess};
-use canonical::canonical_order;
+use canonical::{Renumbering, renumber};
+use digest::{RowHasher, digest_of_rows};
+use population_weights::PopulationWeights;
 use table::{CheckedTable, check_table};
 
 pub use first_table::{FirstTable, table_schema};
 pub use population_table::population_table;
-
-/// Rows that are hashed at a time when the digest is computed.
-const DIGEST_ROWS: usize = 4096;
 
 /// An immutable sampling population over opened caches, with the sampler that draws from it.
 ///
@@ -83,36 +85,26 @@ impl Population {
         batches: &[RecordBatch],
     ) -> Result<Self> {
         let CheckedTable { records, weights } = check_table(&caches, schema, batches)?;
-        let order = match mode {
+        let renumbering = match mode {
             Mode::Ordered => None,
-            _ => canonical_order(&records, weights.values(), caches.records()),
+            _ => renumber(&records, weights.values(), caches.records()),
         };
-        let values = weights.values();
-        let table_row = |row: usize| order.as_ref().map_or(Some(row), |order| order.get(row).map(|row| *row as usize));
-        let weight = |row: usize| table_row(row).and_then(|row| values.get(row)).copied().unwrap_or(f64::NAN);
+        let (records, population_rows) = match renumbering {
+            None => (records, None),
+            Some(Renumbering { records, population_rows }) => (records, Some(population_rows)),
+        };
+        let in_order = PopulationWeights::new(weights.values(), population_rows.as_deref());
         let sampler_weights = match mode {
             // Weights play no part in ordered reading.
             Mode::Ordered => Weights::equal(records.len() as u64)?,
-            _ => Weights::build(records.len(), weight)?,
+            _ => Weights::build(records.len(), |row| in_order.get(row))?,
         };
         let sampler = Sampler::new(mode, seed, sampler_weights)?;
-        let (records, population_rows) = match order {
-            None => (records, None),
-            Some(order) => {
-                let mut population_rows = vec![0; order.len()];
-                for (row, table_row) in (0_u32..).zip(&order) {
-                    if let Some(slot) = population_rows.get_mut(*table_row as usize) {
-                        *slot = row;
-                    }
-                }
-                let record = |row: &u32| records.get(*row as usize).copied();
-                (order.iter().filter_map(record).collect(), Some(population_rows))
-            }
-        };
+        let digest = PerProcess::new();
+        digest.get_or_init(|| digest_of_rows(&caches, &records, &in_order));
+        drop(in_order);
         let rows = Rows::Table { records, population_rows, weights };
-        let population = Self { caches, rows, sampler, digest: PerProcess::new() };
-        population.digest();
-        Ok(population)
+        Ok(Self { caches, rows, sampler, digest })
     }
 
     /// A population as [`Population::parts`] took it apart in another process: records, and their weights unless all
@@ -152,23 +144,7 @@ impl Population {
     #[must_use]
     pub fn parts(&self) -> Option<(&[u64], Vec<f64>)> {
         let Rows::Table { records, population_rows, weights } = &self.rows else { return None };
-        let values = weights.values();
-        if let Some(first) = values.first().filter(|first| values.iter().all(|value| value == *first)) {
-            return Some((records, vec![*first]));
-        }
-        let in_order = match population_rows {
-            None => values.to_vec(),
-            Some(rows) => {
-                let mut in_order = vec![0.0; values.len()];
-                for (row, value) in rows.iter().zip(values) {
-                    if let Some(slot) = in_order.get_mut(*row as usize) {
-                        *slot = *value;
-                    }
-                }
-                in_order
-            }
-        };
-        Some((records, in_order))
+        Some((records, PopulationWeights::new(weights.values(), population_rows.as_deref()).into_parts()))
     }
 
     /// The caches that the rows come from.
@@ -236,45 +212,25 @@ impl Population {
     }
 
     fn compute_digest(&self) -> Digest {
-        let mut hasher = blake3::Hasher::new();
-        let mut bytes = Vec::with_capacity(24 * DIGEST_ROWS);
-        let mut add = |cache_id: u64, sample_id: u64, weight: f64| {
-            bytes.extend_from_slice(&cache_id.to_le_bytes());
-            bytes.extend_from_slice(&sample_id.to_le_bytes());
-            bytes.extend_from_slice(&weight.to_bits().to_le_bytes());
-            if bytes.len() >= 24 * DIGEST_ROWS {
-                hasher.update(&bytes);
-                bytes.clear();
-            }
-        };
         match &self.rows {
             Rows::Whole { .. } => {
                 let in_order: Vec<_> = match self.sampler.mode() {
                     Mode::Ordered => self.caches.given().map(|(cache, _)| cache).collect(),
                     _ => self.caches.by_id().iter().collect(),
                 };
+                let mut rows = RowHasher::default();
                 for cache in in_order {
                     for sample in 0..cache.samples() {
-                        add(cache.cache_id().0, sample, 1.0);
+                        rows.add(cache.cache_id(), SampleId(sample), 1.0);
                     }
                 }
+                rows.finish()
             }
             Rows::Table { records, population_rows, weights } => {
-                let table_rows = population_rows.as_ref().map(|rows| inverse(rows));
-                for (row, record) in records.iter().enumerate() {
-                    let table_row = match &table_rows {
-                        None => row,
-                        Some(table_rows) => table_rows.get(row).map_or(row, |row| *row as usize),
-                    };
-                    let weight = weights.values().get(table_row).copied().unwrap_or(f64::NAN);
-                    if let Ok((cache, _, sample)) = self.caches.locate(*record) {
-                        add(cache.cache_id().0, sample.0, weight);
-                    }
-                }
+                let in_order = PopulationWeights::new(weights.values(), population_rows.as_deref());
+                digest_of_rows(&self.caches, records, &in_order)
             }
         }
-        hasher.update(&bytes);
-        Digest(*hasher.finalize().as_bytes())
     }
 
     fn no_such_row(&self, row: u64) -> Error {
@@ -285,15 +241,4 @@ impl Population {
 fn whole_record(starts: &[(u64, u64)], row: u64) -> Option<u64> {
     let place = starts.partition_point(|(first, _)| *first <= row).checked_sub(1)?;
     starts.get(place).map(|(first, base)| base + (row - first))
-}
-
-/// The permutation that undoes `permutation`.
-fn inverse(permutation: &[u32]) -> Vec<u32> {
-    let mut inverse = vec![0; permutation.len()];
-    for (place, value) in (0_u32..).zip(permutation) {
-        if let Some(slot) = inverse.get_mut(*value as usize) {
-            *slot = place;
-        }
-    }
-    inverse
 }

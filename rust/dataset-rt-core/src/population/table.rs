@@ -9,7 +9,7 @@ use arrow_cast::{CastOptions, cast_with_options};
 use arrow_schema::{DataType, SchemaRef};
 
 use super::compare::{Difference, first_difference, to_stored_type};
-use super::stored_columns::{StoredColumns, StoredPlace};
+use super::stored_columns::StoredColumns;
 use crate::error::{Error, Result};
 use crate::format::Column;
 use crate::identifier::CacheId;
@@ -47,9 +47,9 @@ pub fn check_table(caches: &CacheSet, schema: &SchemaRef, batches: &[RecordBatch
     let mut weights = Vec::with_capacity(batches.len());
     for batch in batches.iter().filter(|batch| batch.num_rows() > 0) {
         let first_row = records.len();
-        let places = check_identities(caches, batch, first_row, &stored, &mut records)?;
+        check_identities(caches, batch, first_row, &mut records)?;
         weights.push(check_weights(batch, first_row)?);
-        check_stored(caches, batch, first_row, &stored, &places, &records)?;
+        check_stored(caches, batch, first_row, &stored, &records)?;
     }
     let weights = match weights.as_slice() {
         [weights] => weights.clone(),
@@ -81,33 +81,24 @@ fn check_names(caches: &CacheSet, schema: &SchemaRef) -> Result<()> {
     Ok(())
 }
 
-fn check_identities(
-    caches: &CacheSet,
-    batch: &RecordBatch,
-    first_row: usize,
-    stored: &StoredColumns,
-    records: &mut Vec<u64>,
-) -> Result<Vec<StoredPlace>> {
+fn check_identities(caches: &CacheSet, batch: &RecordBatch, first_row: usize, records: &mut Vec<u64>) -> Result<()> {
     let cache_ids = integers(batch, "cache_id", first_row)?;
     let sample_ids = integers(batch, "sample_id", first_row)?;
-    let mut places = Vec::with_capacity(batch.num_rows());
     // Neighbouring rows are mostly of one cache.
-    let mut last: Option<(u64, usize, u64, u64)> = None;
+    let mut last: Option<(u64, u64, u64)> = None;
     for (row, (&cache_id, &sample_id)) in cache_ids.values().iter().zip(sample_ids.values()).enumerate() {
-        let (place, base, samples) = match last {
-            Some((known, place, base, samples)) if known == cache_id => (place, base, samples),
+        let (base, samples) = match last {
+            Some((known, base, samples)) if known == cache_id => (base, samples),
             _ => {
-                let Some(place) = caches.by_id().iter().position(|cache| cache.cache_id() == CacheId(cache_id)) else {
+                let Some((cache, base)) = caches.find(CacheId(cache_id)) else {
                     let known: Vec<u64> = caches.by_id().iter().map(|cache| cache.cache_id().0).collect();
                     let row = first_row + row;
                     return Err(Error::metadata(format!(
                         "row {row}: cache_id must be one of the opened caches {known:?}, got {cache_id}"
                     )));
                 };
-                let (base, samples) =
-                    caches.find(CacheId(cache_id)).map_or((0, 0), |(cache, base)| (base, cache.samples()));
-                last = Some((cache_id, place, base, samples));
-                (place, base, samples)
+                last = Some((cache_id, base, cache.samples()));
+                (base, cache.samples())
             }
         };
         if sample_id >= samples {
@@ -117,9 +108,8 @@ fn check_identities(
             )));
         }
         records.push(base + sample_id);
-        places.push(stored.place(place, sample_id));
     }
-    Ok(places)
+    Ok(())
 }
 
 /// An identity column as 64-bit integers, whatever integer type it has.
@@ -171,39 +161,48 @@ fn check_stored(
     batch: &RecordBatch,
     first_row: usize,
     stored: &StoredColumns,
-    places: &[StoredPlace],
     records: &[u64],
 ) -> Result<()> {
-    let mut first: Option<(&Column, Difference)> = None;
+    let mut columns = Vec::with_capacity(stored.columns().len());
     for (number, stored_column) in stored.columns().iter().enumerate() {
         let found = to_stored_type(stored_column, column(batch, &stored_column.name)?)?;
-        let arrays = stored.arrays(number);
-        for (slice, places) in places.chunks(SLICE_ROWS).enumerate() {
-            let start = slice * SLICE_ROWS;
-            if first.as_ref().is_some_and(|(_, known)| known.row < start) {
-                break;
-            }
-            let part = found.slice(start, places.len());
-            if let Some(difference) = first_difference(stored_column, &part, &arrays, places) {
-                let difference = Difference { row: start + difference.row, ..difference };
-                if first.as_ref().is_none_or(|(_, known)| difference.row < known.row) {
-                    first = Some((stored_column, difference));
-                }
-                break;
+        columns.push((stored_column, found, stored.arrays(number)));
+    }
+    if columns.is_empty() {
+        return Ok(());
+    }
+    let mut places = Vec::with_capacity(SLICE_ROWS);
+    let mut start = first_row;
+    for slice in records.get(first_row..).unwrap_or_default().chunks(SLICE_ROWS) {
+        places.clear();
+        for record in slice {
+            let (_, place, sample) = caches.locate(*record)?;
+            places.push(stored.place(place, sample.0));
+        }
+        let mut first: Option<(&Column, Difference)> = None;
+        for (stored_column, found, arrays) in &columns {
+            let part = found.slice(start - first_row, slice.len());
+            if let Some(difference) = first_difference(stored_column, &part, arrays, &places)
+                && first.as_ref().is_none_or(|(_, known)| difference.row < known.row)
+            {
+                first = Some((stored_column, difference));
             }
         }
+        if let Some((stored_column, difference)) = first {
+            let row = start + difference.row;
+            let (cache, _, sample) = caches.locate(records.get(row).copied().unwrap_or(u64::MAX))?;
+            return Err(Error::metadata(format!(
+                "row {row} (cache_id {}, sample_id {sample}): stored column {:?} must keep its value {}, got {}; put \
+                 annotations into a column of another name",
+                cache.cache_id().0,
+                stored_column.name,
+                difference.expected,
+                difference.found,
+            )));
+        }
+        start += slice.len();
     }
-    let Some((stored_column, difference)) = first else { return Ok(()) };
-    let row = first_row + difference.row;
-    let (cache, _, sample) = caches.locate(records.get(row).copied().unwrap_or(u64::MAX))?;
-    Err(Error::metadata(format!(
-        "row {row} (cache_id {}, sample_id {sample}): stored column {:?} must keep its value {}, got {}; put annotations \
-         into a column of another name",
-        cache.cache_id().0,
-        stored_column.name,
-        difference.expected,
-        difference.found,
-    )))
+    Ok(())
 }
 
 fn column<'batch>(batch: &'batch RecordBatch, name: &str) -> Result<&'batch ArrayRef> {

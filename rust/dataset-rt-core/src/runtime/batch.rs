@@ -3,12 +3,13 @@
 use std::mem::MaybeUninit;
 use std::sync::Arc;
 
-use arrow_array::{Array, ArrayRef, LargeBinaryArray, RecordBatch, RecordBatchOptions, UInt64Array};
+use arrow_array::{Array, ArrayRef, LargeBinaryArray, RecordBatch, RecordBatchOptions, UInt64Array, new_empty_array};
 use arrow_buffer::{Buffer, OffsetBuffer, ScalarBuffer};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use arrow_select::interleave::interleave;
 
 use super::plan::Run;
+use super::task::Filled;
 use crate::error::{Error, Result};
 use crate::format::{Column, arrow_schema};
 use crate::store::{CacheSet, PayloadSlots};
@@ -77,12 +78,17 @@ pub fn batch_schema(columns: &[Column]) -> SchemaRef {
 ///
 /// # Errors
 /// What is wrong with a metadata batch.
-pub fn assemble(caches: &CacheSet, schema: &SchemaRef, run: &Run, slots: BatchSlots) -> Result<RecordBatch> {
+pub fn assemble(caches: &CacheSet, schema: &SchemaRef, filled: Filled<BatchSlots>) -> Result<RecordBatch> {
+    let (run, slots) = filled.into_parts();
+    if run.records.is_empty() {
+        // Where nothing was asked for, there is no metadata batch to gather from.
+        return Ok(RecordBatch::new_empty(Arc::clone(schema)));
+    }
     let cache = |place: usize| caches.by_id().get(place).map(|cache| cache.cache_id().0).unwrap_or_default();
     let cache_ids = UInt64Array::from_iter_values(run.records.iter().map(|record| cache(record.cache)));
     let sample_ids = UInt64Array::from_iter_values(run.records.iter().map(|record| record.sample.0));
     let mut columns: Vec<ArrayRef> = vec![Arc::new(cache_ids), Arc::new(sample_ids)];
-    columns.extend(stored_columns(caches, schema.fields().len().saturating_sub(3), run)?);
+    columns.extend(stored_columns(caches, schema.fields().len().saturating_sub(3), &run)?);
     columns.push(Arc::new(slots.into_column()?));
     let options = RecordBatchOptions::new().with_row_count(Some(run.records.len()));
     RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options).map_err(internal)
@@ -90,6 +96,10 @@ pub fn assemble(caches: &CacheSet, schema: &SchemaRef, run: &Run, slots: BatchSl
 
 /// The stored columns of a run's records, gathered from the metadata batches.
 fn stored_columns(caches: &CacheSet, columns: usize, run: &Run) -> Result<Vec<ArrayRef>> {
+    if run.records.is_empty() {
+        let kinds = caches.columns();
+        return Ok(kinds.iter().map(|column| new_empty_array(&column.kind.data_type())).collect());
+    }
     if columns == 0 {
         return Ok(Vec::new());
     }

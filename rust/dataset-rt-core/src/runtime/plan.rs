@@ -1,8 +1,9 @@
 //! Turns positions into the records to be read.
 
+use std::fs::File;
 use std::sync::Arc;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::identifier::Position;
 use crate::order::PassCache;
 use crate::population::Population;
@@ -39,29 +40,55 @@ impl Drawer {
     }
 
     /// The records of the draws `first`, `first + step`, …, `count` of them; the last must be below 2^64.
-    pub fn records(&mut self, first: Position, step: u64, count: usize) -> impl Iterator<Item = Result<u64>> + '_ {
-        self.rows.resize(count, 0);
+    ///
+    /// # Errors
+    /// [`Error::Config`] where there is no memory for so many.
+    pub fn records(
+        &mut self,
+        first: Position,
+        step: u64,
+        count: u64,
+    ) -> Result<impl Iterator<Item = Result<u64>> + '_> {
+        resize(&mut self.rows, count)?;
         self.population.sampler().fill(first, step, &mut self.passes, &mut self.rows);
         let population = &self.population;
-        self.rows.iter().map(move |row| population.record(*row))
+        Ok(self.rows.iter().map(move |row| population.record(*row)))
     }
 }
 
-/// Plans the reading of `records` until their payloads pass `most_bytes`; one always goes. It ends before a record whose
-/// index entry is wrong, so that those before it are delivered first.
+/// Gives `numbers` a length, or says that there is no memory for it.
 ///
 /// # Errors
-/// What is wrong with the first record.
+/// [`Error::Config`] naming the length.
+pub fn resize(numbers: &mut Vec<u64>, length: u64) -> Result<()> {
+    let too_many =
+        || Error::config(format!("{length} draws at a time do not fit this process's memory; ask for fewer"));
+    let length = usize::try_from(length).map_err(|_| too_many())?;
+    numbers.try_reserve_exact(length.saturating_sub(numbers.len())).map_err(|_| too_many())?;
+    numbers.resize(length, 0);
+    Ok(())
+}
+
+/// Plans the reading of `records` until their payloads pass `most_bytes`; one always goes. It ends before a record whose
+/// index entry is wrong, so that those before it are delivered first. Without a bound (`u64::MAX`) all records are wanted
+/// together, as for a batch, and a run of some of them would be wrong: then one that is wrong is an error.
+///
+/// # Errors
+/// What is wrong with the first record, or with any where there is no bound.
 pub fn plan(caches: &CacheSet, records: impl Iterator<Item = Result<u64>>, most_bytes: u64) -> Result<Run> {
     let mut run = Run::default();
+    let mut index: (usize, Option<Arc<File>>) = (0, None);
     for record in records {
         let planned = record.and_then(|record| {
             let (cache, place, sample) = caches.locate(record)?;
-            Ok(PlannedRecord { cache: place, sample, entry: cache.entry(sample)? })
+            if index.0 != place {
+                index = (place, None);
+            }
+            Ok(PlannedRecord { cache: place, sample, entry: cache.entry(sample, &mut index.1)? })
         });
         let planned = match planned {
             Ok(planned) => planned,
-            Err(error) if run.records.is_empty() => return Err(error),
+            Err(error) if run.records.is_empty() || most_bytes == u64::MAX => return Err(error),
             Err(_) => break,
         };
         let bytes = run.payload_bytes.saturating_add(planned.entry.payload_bytes);

@@ -1,6 +1,8 @@
 //! The threads of a runtime.
 
 use std::num::NonZeroUsize;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
@@ -38,6 +40,7 @@ enum PoolState {
 pub struct Pool {
     sender: Option<Sender<Job>>,
     threads: Vec<JoinHandle<()>>,
+    process: u32,
 }
 
 impl Runtime {
@@ -92,13 +95,16 @@ impl Pool {
                 let work = move || {
                     let mut reader = RecordReader::default();
                     while let Ok(job) = receiver.recv() {
-                        job(&mut reader);
+                        // Jobs catch the panics that they can report; one that they missed must not end the thread.
+                        if catch_unwind(AssertUnwindSafe(|| job(&mut reader))).is_err() {
+                            reader = RecordReader::default();
+                        }
                     }
                 };
                 thread::Builder::new().name(format!("dataset-rt-{number}")).spawn(work).ok()
             })
             .collect();
-        (!threads.is_empty()).then_some(Self { sender: Some(sender), threads })
+        (!threads.is_empty()).then_some(Self { sender: Some(sender), threads, process: process::id() })
     }
 
     /// How many threads there are.
@@ -118,6 +124,13 @@ impl Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
+        if self.process != process::id() {
+            // In a forked child: its parent's threads do not run here, so it must neither wait for them nor touch the
+            // queue, whose locks they may have held.
+            std::mem::forget(self.sender.take());
+            std::mem::forget(std::mem::take(&mut self.threads));
+            return;
+        }
         self.sender = None;
         let current = thread::current().id();
         for thread in self.threads.drain(..) {

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::outside::Outside;
 use super::plan::{Drawer, Run, plan};
 use super::pool::Pool;
-use super::task::{Task, Work};
+use super::task::{Filled, Task, Work, read_in_pieces};
 use crate::error::Result;
 use crate::order::Window;
 use crate::population::Population;
@@ -49,7 +49,7 @@ impl ReadLimits {
     #[must_use]
     pub fn batches(batch_size: u64, prefetch_size: u64, prefetch_bytes: u64, verify: bool) -> Self {
         Self {
-            run_draws: batch_size,
+            run_draws: batch_size.max(1),
             run_bytes: u64::MAX,
             ahead_draws: prefetch_size.max(batch_size),
             ahead_bytes: prefetch_bytes,
@@ -58,20 +58,12 @@ impl ReadLimits {
     }
 }
 
-/// A run whose payloads are complete and checked.
-#[derive(Debug)]
-pub struct FinishedRun<S> {
-    /// Place in the window of its first draw.
-    pub first: u64,
-    /// The records, in draw order.
-    pub run: Run,
-    /// Their payloads.
-    pub slots: S,
-}
+/// A run whose payloads are complete and checked, and the place in the window of its first draw.
+pub type FinishedRun<S> = (u64, Filled<S>);
 
 /// Reads the draws of one window.
 #[derive(Debug)]
-pub struct ReadAhead<S: PayloadSlots> {
+pub struct ReadAhead<S: PayloadSlots + 'static> {
     drawer: Drawer,
     window: Window,
     count: u64,
@@ -93,7 +85,7 @@ pub struct ReadAhead<S: PayloadSlots> {
     process: u32,
 }
 
-impl<S: PayloadSlots> ReadAhead<S> {
+impl<S: PayloadSlots + 'static> ReadAhead<S> {
     /// Reads the first `count` draws of `window`; by the calling thread alone where there is no pool.
     #[must_use]
     pub fn new(
@@ -144,17 +136,26 @@ impl<S: PayloadSlots> ReadAhead<S> {
                 if let Some(result) = task.take_done() {
                     break result;
                 }
-                let reader = &mut self.reader;
-                outside.run(&mut || task.execute_or_wait(reader))?;
+                if let Some(work) = task.claim() {
+                    let read = read_in_pieces(task.caches(), work, self.limits.verify, &mut self.reader, outside);
+                    match read {
+                        Ok(outcome) => break outcome,
+                        Err(stopped) => {
+                            self.restart();
+                            return Err(stopped);
+                        }
+                    }
+                }
+                outside.run(&mut || task.wait())?;
             };
             match result {
-                Ok(Work { run, slots }) => {
+                Ok(filled) => {
                     self.queue.pop_front();
-                    let draws = run.records.len() as u64;
+                    let draws = filled.run().records.len() as u64;
                     self.queued_draws -= draws;
-                    self.queued_bytes -= run.payload_bytes;
+                    self.queued_bytes -= filled.run().payload_bytes;
                     self.delivered = first + draws;
-                    return Ok(Some(FinishedRun { first, run, slots }));
+                    return Ok(Some((first, filled)));
                 }
                 Err(failed) => {
                     let (error, _) = *failed;
@@ -170,6 +171,12 @@ impl<S: PayloadSlots> ReadAhead<S> {
         }
     }
 
+    /// Delivers the run with the first draw `first`, the last that was given out, once more: its consumer failed.
+    pub fn give_back(&mut self, first: u64) {
+        self.delivered = first;
+        self.restart();
+    }
+
     /// Plans and starts runs until the limits are reached. Its error concerns the next run after those in the queue.
     fn top_up(&mut self, allocate: &mut dyn FnMut(&Run) -> Result<S>) -> Result<()> {
         while self.next < self.count && self.has_room() {
@@ -177,7 +184,7 @@ impl<S: PayloadSlots> ReadAhead<S> {
             let most = if careful { 1 } else { self.limits.run_draws.min(self.count - self.next) };
             let caches = Arc::clone(self.drawer.population().caches());
             let (first, step) = (self.window.position(self.next), self.window.world().size());
-            let records = self.drawer.records(first, step, usize::try_from(most).unwrap_or(usize::MAX));
+            let records = self.drawer.records(first, step, most)?;
             let run = plan(&caches, records, self.limits.run_bytes)?;
             let slots = allocate(&run)?;
             let (draws, bytes) = (run.records.len() as u64, run.payload_bytes);
@@ -202,7 +209,7 @@ impl<S: PayloadSlots> ReadAhead<S> {
         self.pool.is_some()
             && self.next >= self.single_until
             && self.queue.len() < RUNS_AHEAD
-            && self.queued_draws + self.limits.run_draws <= self.limits.ahead_draws
+            && self.queued_draws.saturating_add(self.limits.run_draws) <= self.limits.ahead_draws
             && self.queued_bytes < self.limits.ahead_bytes
     }
 
@@ -244,7 +251,7 @@ impl<S: PayloadSlots> ReadAhead<S> {
     }
 }
 
-impl<S: PayloadSlots> Drop for ReadAhead<S> {
+impl<S: PayloadSlots + 'static> Drop for ReadAhead<S> {
     fn drop(&mut self) {
         drop(self.cancel());
     }

@@ -1,13 +1,17 @@
 //! A run that is read by whoever comes first: a thread of the pool, or the consumer that needs it now.
 
+use std::mem::MaybeUninit;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use super::outside::WAIT;
+use super::outside::{Outside, WAIT};
 use super::plan::Run;
-use crate::error::Error;
-use crate::store::{CacheSet, PayloadSlots, RecordReader};
+use crate::error::{Error, Result};
+use crate::store::{CacheSet, PayloadSlots, PlannedRecord, RecordReader};
+
+/// Payload bytes that a calling thread reads between two looks at signals: some milliseconds' work.
+const PIECE_BYTES: u64 = 32 << 20;
 
 /// What a run needs to be read.
 #[derive(Debug)]
@@ -18,8 +22,27 @@ pub struct Work<S> {
     pub slots: S,
 }
 
+/// A run whose every slot was written and checked. Only reading makes one.
+#[derive(Debug)]
+pub struct Filled<S> {
+    run: Run,
+    slots: S,
+}
+
+impl<S> Filled<S> {
+    /// The records.
+    pub fn run(&self) -> &Run {
+        &self.run
+    }
+
+    /// The records, and their payloads.
+    pub fn into_parts(self) -> (Run, S) {
+        (self.run, self.slots)
+    }
+}
+
 /// A run that was read, or what was wrong together with the memory, which the consumer frees.
-pub type Outcome<S> = std::result::Result<Work<S>, Box<(Error, Work<S>)>>;
+pub type Outcome<S> = std::result::Result<Filled<S>, Box<(Error, Work<S>)>>;
 
 /// A run on its way.
 #[derive(Debug)]
@@ -45,29 +68,45 @@ impl<S: PayloadSlots> Task<S> {
         Self { caches, verify, cancelled, state: Mutex::new(State::Waiting(work)), changed: Condvar::new() }
     }
 
+    /// The caches that the records are of.
+    pub fn caches(&self) -> &CacheSet {
+        &self.caches
+    }
+
+    /// Takes a run that nobody has begun to read; the task is over then.
+    pub fn claim(&self) -> Option<Work<S>> {
+        self.take_waiting(State::Gone)
+    }
+
     /// Reads the run in this thread if nobody has begun.
     pub fn execute(&self, reader: &mut RecordReader) {
-        let taken = {
-            let mut state = self.lock();
-            match std::mem::replace(&mut *state, State::Running) {
-                State::Waiting(work) => work,
-                other => {
-                    *state = other;
-                    return;
-                }
-            }
+        let Some(work) = self.take_waiting(State::Running) else { return };
+        let Work { run, mut slots } = work;
+        let read = read_caught(&self.caches, &run.records, &mut slots, self.verify, &self.cancelled, reader);
+        let outcome = match read {
+            Ok(()) => Ok(Filled { run, slots }),
+            Err(error) => Err(Box::new((error, Work { run, slots }))),
         };
-        let result = read_now(&self.caches, taken, self.verify, &self.cancelled, reader);
-        *self.lock() = State::Done(result);
+        *self.lock() = State::Done(outcome);
         self.changed.notify_all();
     }
 
-    /// Reads the run if nobody has begun, or waits a little for whoever has.
-    pub fn execute_or_wait(&self, reader: &mut RecordReader) {
-        self.execute(reader);
+    /// Waits a little for whoever is reading the run.
+    pub fn wait(&self) {
         let state = self.lock();
         if matches!(*state, State::Running) {
             drop(self.changed.wait_timeout(state, WAIT));
+        }
+    }
+
+    fn take_waiting(&self, next: State<S>) -> Option<Work<S>> {
+        let mut state = self.lock();
+        match std::mem::replace(&mut *state, next) {
+            State::Waiting(work) => Some(work),
+            other => {
+                *state = other;
+                None
+            }
         }
     }
 
@@ -102,21 +141,65 @@ impl<S: PayloadSlots> Task<S> {
     }
 }
 
-/// Reads a run in this thread.
+/// Reads a run in the calling thread, in pieces after which `outside` says whether to go on.
 ///
 /// # Errors
-/// As [`RecordReader::read`]; [`Error::Internal`] for a panic.
-pub fn read_now<S: PayloadSlots>(
+/// What `outside` returns. What is wrong with the records is in the outcome.
+pub fn read_in_pieces<S: PayloadSlots>(
     caches: &CacheSet,
-    mut work: Work<S>,
+    work: Work<S>,
+    verify: bool,
+    reader: &mut RecordReader,
+    outside: &mut dyn Outside,
+) -> Result<Outcome<S>> {
+    let never = AtomicBool::new(false);
+    let Work { run, mut slots } = work;
+    let mut first = 0;
+    let mut result = Ok(());
+    while let Some(records) = run.records.get(first..).filter(|records| !records.is_empty() && result.is_ok()) {
+        let piece = piece_of(records);
+        let mut part = Part { slots: &mut slots, first };
+        outside.run(&mut || result = read_caught(caches, piece, &mut part, verify, &never, reader))?;
+        first += piece.len();
+    }
+    Ok(match result {
+        Ok(()) => Ok(Filled { run, slots }),
+        Err(error) => Err(Box::new((error, Work { run, slots }))),
+    })
+}
+
+/// As many records from the front as fit [`PIECE_BYTES`], but at least one.
+fn piece_of(records: &[PlannedRecord]) -> &[PlannedRecord] {
+    let mut bytes = 0_u64;
+    let fitting = records.iter().take_while(|record| {
+        bytes = bytes.saturating_add(record.entry.payload_bytes);
+        bytes <= PIECE_BYTES
+    });
+    let length = fitting.count().max(1);
+    records.get(..length).unwrap_or(records)
+}
+
+/// The slots of a run from one of its records on.
+struct Part<'slots, S> {
+    slots: &'slots mut S,
+    first: usize,
+}
+
+impl<S: PayloadSlots> PayloadSlots for Part<'_, S> {
+    fn slot(&mut self, index: usize) -> &mut [MaybeUninit<u8>] {
+        self.slots.slot(self.first.saturating_add(index))
+    }
+}
+
+/// Reads records, and turns a panic into an error.
+fn read_caught(
+    caches: &CacheSet,
+    records: &[PlannedRecord],
+    slots: &mut dyn PayloadSlots,
     verify: bool,
     cancelled: &AtomicBool,
     reader: &mut RecordReader,
-) -> Outcome<S> {
-    let read = || reader.read(caches, &work.run.records, &mut work.slots, verify, cancelled);
-    match catch_unwind(AssertUnwindSafe(read)) {
-        Ok(Ok(())) => Ok(work),
-        Ok(Err(error)) => Err(Box::new((error, work))),
-        Err(panic) => Err(Box::new((Error::from_panic(panic.as_ref()), work))),
-    }
+) -> Result<()> {
+    let read = || reader.read(caches, records, slots, verify, cancelled);
+    catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(|panic| Err(Error::from_panic(panic.as_ref())))
 }

@@ -1,5 +1,6 @@
 //! Checks the files of caches in parallel.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
@@ -64,7 +65,9 @@ impl Check {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let Some((cache, name)) = self.files.get(number) else { return false };
         let mut check = || if self.cancelled.load(Ordering::Relaxed) { Err(Error::Interrupted) } else { Ok(()) };
-        let result = verify_file(cache, name, &mut check);
+        // A file that is never counted would be waited for without end.
+        let result = catch_unwind(AssertUnwindSafe(|| verify_file(cache, name, &mut check)))
+            .unwrap_or_else(|panic| Err(Error::from_panic(panic.as_ref())));
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.0 += 1;
         if let Err(error) = result {

@@ -8,7 +8,9 @@ use super::pool::Runtime;
 use super::write_pipeline::WritePipeline;
 use crate::error::{Error, Result};
 use crate::format::{Column, check_source_name};
-use crate::store::{Attempt, BuildingFolder, CacheOptions, CacheWriter, NameLock, cache_folder, is_published, sweep};
+use crate::store::{
+    Attempt, BuildingFolder, CacheOptions, CacheWriter, NameLock, cache_folder, is_published, sweep, sweep_own,
+};
 
 /// The most samples that are taken from a source at a time, while Python's lock is held.
 const BATCH_SAMPLES: u64 = 64;
@@ -84,7 +86,7 @@ pub fn find_published(root: &Path, source_name: &str) -> Result<Option<PathBuf>>
 ///
 /// # Errors
 /// [`Error::Config`] for a bad name, [`Error::Source`] for samples that are refused, [`Error::Io`] with path and bytes,
-/// and whatever feed and observer return. Then nothing is left but the lock file.
+/// and whatever feed and observer return. Then nothing is left but the lock file and an empty building folder.
 pub fn write_cache<F: SampleFeed>(
     runtime: &Runtime,
     root: &Path,
@@ -99,7 +101,7 @@ pub fn write_cache<F: SampleFeed>(
     }
     std::fs::create_dir_all(root).map_err(|error| Error::io("cannot create the folder", root, error))?;
     sweep(root);
-    let _lock = loop {
+    let lock = loop {
         match NameLock::attempt(root, &source_name)? {
             Attempt::Held(lock) => break Some(lock),
             Attempt::Unsupported => break None,
@@ -111,6 +113,9 @@ pub fn write_cache<F: SampleFeed>(
     };
     if let Some(path) = find_published(root, &source_name)? {
         return Ok(Written { path, reused: true });
+    }
+    if lock.is_some() {
+        sweep_own(root, &source_name);
     }
     let encoders = Encoders::new(options.compression);
     let writer = CacheWriter::create(BuildingFolder::create(root, &source_name)?, options)?;
@@ -127,6 +132,6 @@ pub fn write_cache<F: SampleFeed>(
         }
     }
     let writer = pipeline.finish(observer)?;
-    let (path, ours) = writer.finish(feed.columns(), &mut || observer.run(&mut || ()))?;
+    let (path, ours) = writer.finish(feed.columns(), &mut |work| observer.run(work))?;
     Ok(Written { path, reused: !ours })
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::process;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use super::encode::{EncodedBatch, Encoders, SampleBatch};
@@ -18,6 +19,7 @@ pub struct WritePipeline<P> {
     most_samples: u64,
     most_bytes: u64,
     submitted: u64,
+    process: u32,
 }
 
 #[derive(Debug)]
@@ -66,7 +68,7 @@ impl<P: AsRef<[u8]> + Send + 'static> WritePipeline<P> {
             failure: None,
         };
         let shared = Arc::new(Shared { encoders, state: Mutex::new(state), changed: Condvar::new() });
-        Self { shared, pool, most_samples, most_bytes, submitted: 0 }
+        Self { shared, pool, most_samples, most_bytes, submitted: 0, process: process::id() }
     }
 
     /// Hands the next batch on, after waiting until there is room for it.
@@ -115,7 +117,7 @@ impl<P: AsRef<[u8]> + Send + 'static> WritePipeline<P> {
         writer.map(|writer| *writer).ok_or_else(|| Error::Internal { message: "the writer is gone".to_owned() })
     }
 
-    fn wait_until(&self, outside: &mut dyn Outside, ready: impl Fn(&State<P>) -> bool) -> Result<()> {
+    fn wait_until(&self, outside: &mut dyn Outside, ready: impl Fn(&State<P>) -> bool + Sync) -> Result<()> {
         loop {
             {
                 let mut state = self.shared.lock();
@@ -128,8 +130,9 @@ impl<P: AsRef<[u8]> + Send + 'static> WritePipeline<P> {
             }
             let shared = &self.shared;
             outside.run(&mut || {
+                // Looks again: what was notified of since the lock was released would otherwise be slept through.
                 let state = shared.lock();
-                if state.failure.is_none() {
+                if state.failure.is_none() && !ready(&state) {
                     drop(shared.changed.wait_timeout(state, WAIT));
                 }
             })?;
@@ -140,6 +143,12 @@ impl<P: AsRef<[u8]> + Send + 'static> WritePipeline<P> {
 impl<P> Drop for WritePipeline<P> {
     /// Waits for the threads that still work on a batch, so that nothing is written to a folder that is being removed.
     fn drop(&mut self) {
+        if self.process != process::id() {
+            // In a child that the source forked and that unwinds through its copy of the write: the threads that would
+            // finish do not run here, and one of them may have held the lock.
+            std::mem::forget(Arc::clone(&self.shared));
+            return;
+        }
         let mut state = self.shared.lock();
         if state.failure.is_none() {
             // Batches that have not begun are skipped by their threads.

@@ -93,15 +93,32 @@ impl Drop for BuildingFolder {
 ///
 /// To be called without holding a lock, so that a process never holds two.
 pub fn sweep(root: &Path) {
-    let Ok(entries) = fs::read_dir(root.join(BUILDING_FOLDER)) else { return };
-    for entry in entries.flatten() {
-        let file_name = entry.file_name();
-        let Some((source_name, _)) = file_name.to_str().and_then(|name| name.rsplit_once('.')) else { continue };
-        if let Ok(Attempt::Held(_lock)) = NameLock::attempt(root, source_name) {
+    for (source_name, path) in building_folders(root) {
+        if let Ok(Attempt::Held(_lock)) = NameLock::attempt(root, &source_name) {
             // Whoever built here is dead or done: a living writer would hold the lock that we have now.
-            let _ = fs::remove_dir_all(entry.path());
+            let _ = fs::remove_dir_all(path);
         }
     }
+}
+
+/// Removes what killed writers of `source_name` left behind.
+///
+/// To be called with its lock held: a writer that was waited for may have been killed since [`sweep`] looked.
+pub fn sweep_own(root: &Path, source_name: &str) {
+    for (_, path) in building_folders(root).into_iter().filter(|(name, _)| name == source_name) {
+        let _ = fs::remove_dir_all(path);
+    }
+}
+
+/// The building folders below `root`, each with the name of the source that is or was built in it.
+fn building_folders(root: &Path) -> Vec<(String, PathBuf)> {
+    let Ok(entries) = fs::read_dir(root.join(BUILDING_FOLDER)) else { return Vec::new() };
+    let named = entries.flatten().filter_map(|entry| {
+        let file_name = entry.file_name();
+        let (source_name, _) = file_name.to_str()?.rsplit_once('.')?;
+        Some((source_name.to_owned(), entry.path()))
+    });
+    named.collect()
 }
 
 /// Makes a folder's entries durable.

@@ -119,11 +119,11 @@ impl Cache {
         self.manifest.samples
     }
 
-    /// Where the payload of `sample` lies. O(1).
+    /// Where the payload of `sample` lies. O(1). `file` keeps the open index between the calls for one cache.
     ///
     /// # Errors
     /// [`Error::IndexEntry`] where the entry names something that cannot be, [`Error::Io`] where it cannot be read.
-    pub fn entry(&self, sample: SampleId) -> Result<IndexEntry> {
+    pub fn entry(&self, sample: SampleId, file: &mut Option<Arc<File>>) -> Result<IndexEntry> {
         let offset = sample
             .0
             .checked_mul(INDEX_ENTRY_BYTES as u64)
@@ -135,9 +135,13 @@ impl Cache {
             return IndexEntry::parse(bytes, sample, &self.limits, &self.index_path);
         }
         let path = &self.index_path;
-        let file = files::shared(FileKey { owner: self.owner, number: INDEX_NUMBER }, path, |_| Ok(()))?;
+        let key = FileKey { owner: self.owner, number: INDEX_NUMBER };
+        let file = match file {
+            Some(file) => file,
+            None => file.insert(files::shared(key, path, |_| Ok(()))?),
+        };
         let mut bytes = [0_u8; INDEX_ENTRY_BYTES];
-        read_exact(&file, path, &mut bytes, offset)?;
+        read_exact(file, path, &mut bytes, offset)?;
         IndexEntry::parse(&bytes, sample, &self.limits, path)
     }
 
@@ -265,7 +269,9 @@ fn open_footer(path: &Path, manifest: &Manifest) -> Result<Footer> {
 /// [`Error::FileMissing`] or [`Error::FileLength`].
 pub(super) fn check_length(path: &Path, expected: u64) -> Result<()> {
     let metadata = fs::metadata(path).map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => Error::FileMissing { file: path.to_path_buf(), found: "nothing".to_owned() },
+        std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory => {
+            Error::FileMissing { file: path.to_path_buf(), found: "nothing".to_owned() }
+        }
         _ => Error::io("cannot look at", path, error),
     })?;
     if !metadata.is_file() {

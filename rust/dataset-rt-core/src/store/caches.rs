@@ -144,7 +144,8 @@ fn check_columns(first: &Cache, other: &Cache) -> Result<()> {
         format!("[{}]", columns.join(", "))
     };
     Err(Error::metadata(format!(
-        "caches that are opened together must have the same columns: {} has {}, {} has {}; open them separately",
+        "caches that are opened together must have the same columns in the same order: {} has {}, {} has {}; open them \
+         separately, or give their sources one metadata_schema and write them again",
         first.path().display(),
         list(&expected),
         other.path().display(),

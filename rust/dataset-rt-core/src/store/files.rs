@@ -67,7 +67,9 @@ pub fn forget(owner: u64) {
 /// [`Error::FileMissing`] where there is none, [`Error::Io`] where it cannot be opened.
 pub fn open(path: &Path) -> Result<File> {
     File::open(path).map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => Error::FileMissing { file: path.to_path_buf(), found: "nothing".to_owned() },
+        std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory => {
+            Error::FileMissing { file: path.to_path_buf(), found: "nothing".to_owned() }
+        }
         _ => Error::io("cannot open", path, error),
     })
 }

@@ -1,5 +1,6 @@
 //! One lock per source name, which keeps two writers of one cache apart.
 
+use std::cell::RefCell;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::os::fd::AsRawFd;
@@ -14,7 +15,13 @@ use crate::error::{Error, Result};
 #[derive(Debug)]
 pub struct NameLock {
     file: Option<File>,
+    path: PathBuf,
     process: u32,
+}
+
+thread_local! {
+    /// Lock files that this thread holds: a source that asks for its own cache would wait for itself.
+    static HELD: RefCell<Vec<PathBuf>> = const { RefCell::new(Vec::new()) };
 }
 
 /// What came of trying to take a lock.
@@ -42,7 +49,7 @@ impl NameLock {
         Self::attempt_file(&folder.join(source_name))
     }
 
-    fn attempt_file(path: &PathBuf) -> Result<Attempt> {
+    fn attempt_file(path: &Path) -> Result<Attempt> {
         let mut file = OpenOptions::new()
             .read(true)
             .write(true)
@@ -55,7 +62,14 @@ impl NameLock {
                 fork_guard::register(file.as_raw_fd());
                 // Only people read it, so a failure to write it (a full disk, say) is no failure of the lock.
                 let _ = describe_holder(&mut file);
-                Ok(Attempt::Held(Self { file: Some(file), process: process::id() }))
+                HELD.with_borrow_mut(|held| held.push(path.to_path_buf()));
+                Ok(Attempt::Held(Self { file: Some(file), path: path.to_path_buf(), process: process::id() }))
+            }
+            Err(TryLockError::WouldBlock) if HELD.with_borrow(|held| held.iter().any(|held| held == path)) => {
+                Err(Error::config(format!(
+                    "a source must not ask for the cache that is being written from it, got {:?}",
+                    path.file_name().unwrap_or_default()
+                )))
             }
             Err(TryLockError::WouldBlock) => {
                 let mut holder = String::new();
@@ -72,8 +86,11 @@ impl NameLock {
 
 impl Drop for NameLock {
     fn drop(&mut self) {
+        HELD.with_borrow_mut(|held| held.retain(|path| *path != self.path));
         if let Some(file) = self.file.take() {
             if process::id() == self.process {
+                // Closing would leave the lock to a child that is being forked right now; unlocking frees it for all.
+                let _ = file.unlock();
                 fork_guard::unregister(file.as_raw_fd());
             } else {
                 // The fork handler closed this descriptor already; its number may belong to another file by now.

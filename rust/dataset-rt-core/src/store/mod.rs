@@ -18,7 +18,7 @@ mod slots;
 mod verify;
 mod writer;
 
-pub use building::{BuildingFolder, sweep};
+pub use building::{BuildingFolder, sweep, sweep_own};
 pub use cache::Cache;
 pub use caches::CacheSet;
 pub use layout::{cache_folder, is_published};
@@ -28,4 +28,4 @@ pub use reader::{PlannedRecord, RecordReader};
 pub use rows::RowTyper;
 pub use slots::PayloadSlots;
 pub use verify::{file_digest, verify_file};
-pub use writer::{CacheOptions, CacheWriter, EncodedSample};
+pub use writer::{CacheOptions, CacheWriter, EncodedSample, RunPiece};

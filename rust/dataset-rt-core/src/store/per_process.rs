@@ -6,11 +6,16 @@
 
 use std::process;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// No process has this number.
+const NOBODY: u32 = 0;
 
 /// A value per process, made at the process's first use of it.
 #[derive(Debug)]
 pub struct PerProcess<T> {
-    process: OnceLock<u32>,
+    /// Its owner. An atomic: a lock would stay locked in a child that is forked while it is taken.
+    process: AtomicU32,
     value: OnceLock<T>,
     next: OnceLock<Box<PerProcess<T>>>,
 }
@@ -19,7 +24,7 @@ impl<T> PerProcess<T> {
     /// An empty chain; costs nothing, so it can be a `static`.
     #[must_use]
     pub const fn new() -> Self {
-        Self { process: OnceLock::new(), value: OnceLock::new(), next: OnceLock::new() }
+        Self { process: AtomicU32::new(NOBODY), value: OnceLock::new(), next: OnceLock::new() }
     }
 
     /// This process's value, made by `make` if there is none yet.
@@ -43,7 +48,11 @@ impl<T> PerProcess<T> {
     fn link(&self) -> &Self {
         let current = process::id();
         let mut link = self;
-        while *link.process.get_or_init(|| current) != current {
+        while link
+            .process
+            .compare_exchange(NOBODY, current, Ordering::AcqRel, Ordering::Acquire)
+            .is_err_and(|owner| owner != current)
+        {
             link = link.next.get_or_init(|| Box::new(Self::new()));
         }
         link

@@ -4,6 +4,7 @@ use std::fmt;
 use std::fs::File;
 use std::mem::MaybeUninit;
 use std::os::unix::fs::FileExt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::io::{Errno, pread};
@@ -85,16 +86,28 @@ impl RecordReader {
         cancelled: &AtomicBool,
     ) -> Result<()> {
         let mut rest = order;
+        // Records lie sorted by shard: each is looked up once a run.
+        let mut open: Option<((usize, u32), Arc<File>)> = None;
         while let Some((&first, _)) = rest.split_first() {
             if cancelled.load(Ordering::Relaxed) {
                 return Err(Error::Interrupted);
             }
-            let Some(record) = records.get(first) else { break };
-            let Some(cache) = caches.by_id().get(record.cache) else { break };
+            let planned = records.get(first).and_then(|record| Some((record, caches.by_id().get(record.cache)?)));
+            let Some((record, cache)) = planned else {
+                return Err(Error::Internal { message: format!("no record {first} in the run") });
+            };
             let group = group_length(rest, records);
             let (members, after) = rest.split_at(group);
             rest = after;
-            let file = cache.shard(record.entry.shard)?;
+            let shard = (record.cache, record.entry.shard);
+            let file = match &open {
+                Some((known, file)) if *known == shard => Arc::clone(file),
+                _ => {
+                    let file = cache.shard(record.entry.shard)?;
+                    open = Some((shard, Arc::clone(&file)));
+                    file
+                }
+            };
             if group == 1 {
                 self.read_one(&file, cache, record, slots.slot(first), verify)?;
             } else {
@@ -114,6 +127,7 @@ impl RecordReader {
     ) -> Result<()> {
         let entry = &record.entry;
         if entry.codec == Codec::None {
+            check_slot(slot, entry.payload_bytes)?;
             let verified = |payload: &[u8]| if verify { check(cache, record, payload) } else { Ok(()) };
             return fill(file, slot, entry.offset, verified).map_err(|failure| failure.of(cache, record))?;
         }
@@ -187,13 +201,7 @@ impl RecordReader {
             self.decoder.decode(entry.codec, stored, payload, &path, record.sample)?;
             payload
         };
-        if payload.len() != slot.len() {
-            return Err(Error::config(format!(
-                "a slot of {} bytes was given for a payload of {} bytes",
-                slot.len(),
-                payload.len()
-            )));
-        }
+        check_slot(slot, payload.len() as u64)?;
         slot.write_copy_of_slice(payload);
         Ok(())
     }
@@ -215,7 +223,7 @@ fn group_length(order: &[usize], records: &[PlannedRecord]) -> usize {
     for record in planned {
         let (_, _, offset) = previous.place();
         let follows = record.place() == (previous.cache, previous.entry.shard, offset + previous.entry.stored_bytes);
-        bytes += record.entry.stored_bytes;
+        bytes = record.entry.stored_bytes.saturating_add(bytes);
         if !follows || record.entry.stored_bytes > NEIGHBOUR_BYTES || bytes > GROUP_BYTES {
             break;
         }
@@ -237,6 +245,13 @@ fn check(cache: &Cache, record: &PlannedRecord, stored: &[u8]) -> Result<()> {
         expected: record.entry.check,
         found,
     })
+}
+
+fn check_slot(slot: &[MaybeUninit<u8>], payload_bytes: u64) -> Result<()> {
+    if slot.len() as u64 == payload_bytes {
+        return Ok(());
+    }
+    Err(Error::config(format!("a slot of {} bytes was given for a payload of {payload_bytes} bytes", slot.len())))
 }
 
 /// The first `length` bytes of a scratch buffer, which grows where it is too short.
@@ -273,6 +288,15 @@ impl Failure {
     }
 }
 
+/// Refuses what lies past the end of any file: systems count bytes in signed 64-bit integers, and would answer that the
+/// argument is wrong, not that the file is too short.
+fn check_reachable(offset: u64, length: usize) -> std::result::Result<(), Failure> {
+    match i64::try_from(offset.saturating_add(length as u64)) {
+        Ok(_) => Ok(()),
+        Err(_) => Err(Failure::Short(0)),
+    }
+}
+
 /// Fills a slot with the bytes at `offset`, without clearing it first, and gives them to `with`.
 fn fill(
     file: &File,
@@ -280,6 +304,7 @@ fn fill(
     offset: u64,
     with: impl FnOnce(&[u8]) -> Result<()>,
 ) -> std::result::Result<Result<()>, Failure> {
+    check_reachable(offset, slot.len())?;
     match pread(file, &mut *slot, offset) {
         Ok((filled, [])) => return Ok(with(filled)),
         Ok(_) | Err(Errno::INTR) => {}
@@ -292,6 +317,7 @@ fn fill(
 }
 
 fn read_exact(file: &File, bytes: &mut [u8], offset: u64) -> std::result::Result<(), Failure> {
+    check_reachable(offset, bytes.len())?;
     let mut done = 0_usize;
     while let Some(rest) = bytes.get_mut(done..).filter(|rest| !rest.is_empty()) {
         match file.read_at(rest, offset.saturating_add(done as u64)) {

@@ -1,7 +1,7 @@
 //! Gives every metadata column its kind while rows come in, and refuses what does not fit.
 
 use crate::error::{Error, Result};
-use crate::format::{Column, ColumnKind, Value, check_column_name};
+use crate::format::{Column, ColumnKind, Value, broken_column_rule};
 
 /// The columns of a source, as far as its rows have shown them.
 ///
@@ -100,8 +100,8 @@ impl RowTyper {
                 expected,
                 found,
             };
-            if let Err(error) = check_column_name(name) {
-                return Err(refuse(error.to_string(), format!("{name:?}")));
+            if let Some(rule) = broken_column_rule(name) {
+                return Err(refuse(format!("a key that can be a column's name, which must {rule}"), shortened(name)));
             }
             if names.iter().take(place).any(|earlier| earlier == name) {
                 return Err(refuse("each column once".to_owned(), "it twice".to_owned()));
@@ -148,13 +148,22 @@ impl ColumnState {
     }
 }
 
+/// The beginning of a text, quoted.
+fn shortened(text: &str) -> String {
+    const MOST: usize = 60;
+    if text.chars().count() <= MOST {
+        return format!("{text:?}");
+    }
+    format!("{:?}…", text.chars().take(MOST).collect::<String>())
+}
+
 fn kinds(expected: ColumnKind, value: &Value) -> (String, String) {
     let found = match value {
         Value::Null => "null".to_owned(),
         Value::Boolean(value) => format!("the bool {value}"),
         Value::Int64(value) => format!("the int {value}"),
         Value::Float64(value) => format!("the float {value}"),
-        Value::String(value) => format!("the str {:?}", value.chars().take(60).collect::<String>()),
+        Value::String(value) => format!("the str {}", shortened(value)),
         Value::Date(days) => format!("a date ({days} days after 1970-01-01)"),
         Value::Datetime(micros) => format!("a datetime ({micros} µs after 1970-01-01)"),
     };
@@ -165,10 +174,10 @@ fn kinds(expected: ColumnKind, value: &Value) -> (String, String) {
 fn exact_float(integer: i64) -> Option<f64> {
     // Every integer of up to 53 significant bits is a float: trailing zeros do not count.
     let magnitude = integer.unsigned_abs();
-    let significant = u64::BITS - magnitude.leading_zeros() - magnitude.trailing_zeros().min(63);
+    let significant = u64::BITS.saturating_sub(magnitude.leading_zeros() + magnitude.trailing_zeros());
     #[expect(clippy::cast_precision_loss, reason = "exact: at most 53 significant bits, as checked")]
     let float = integer as f64;
-    (magnitude == 0 || significant <= f64::MANTISSA_DIGITS).then_some(float)
+    (significant <= f64::MANTISSA_DIGITS).then_some(float)
 }
 
 #[cfg(test)]

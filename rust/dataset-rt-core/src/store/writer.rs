@@ -22,6 +22,9 @@ const ROWS_FILE: &str = "rows.tmp";
 /// Bytes of the index and of waiting rows that are gathered before they are written.
 const BUFFER_BYTES: usize = 256 << 10;
 
+/// Runs a piece of work for a caller that may release locks of its own meanwhile, and says whether to go on.
+pub type RunPiece<'run> = dyn FnMut(&mut (dyn FnMut() + Send)) -> Result<()> + 'run;
+
 /// What decides a cache's bytes, beside its samples.
 #[derive(Clone, Debug)]
 pub struct CacheOptions {
@@ -152,30 +155,24 @@ impl CacheWriter {
         Ok(())
     }
 
-    /// Completes the files, makes them durable and publishes the cache. `check` is asked between the steps whether to
-    /// go on.
+    /// Completes the files, makes them durable and publishes the cache. Every piece of work goes through `run`, which
+    /// may release what the caller holds meanwhile and says after each piece whether to go on.
     ///
     /// Returns the cache's folder, and whether it is this writer's: `false` where another writer published first.
     ///
     /// # Errors
-    /// [`Error::Source`] where there is no sample, [`Error::Io`], or what `check` returns.
-    pub fn finish(mut self, columns: Vec<Column>, check: &mut dyn FnMut() -> Result<()>) -> Result<(PathBuf, bool)> {
+    /// [`Error::Source`] where there is no sample, [`Error::Io`], or what `run` returns.
+    pub fn finish(mut self, columns: Vec<Column>, run: &mut RunPiece<'_>) -> Result<(PathBuf, bool)> {
         if self.samples == 0 {
             return Err(Error::empty_source(&self.options.source_name));
         }
-        self.close_shard()?;
-        check()?;
+        piece(run, || self.close_shard())?;
         let folder = self.building.path().to_path_buf();
         let mut files = std::mem::take(&mut self.shards);
-        let index = self.index.finish()?;
-        index
-            .write_all_at(&encode_index_header(self.samples), 0)
-            .and_then(|()| index.sync_all())
-            .map_err(|error| Error::io("cannot write", &folder.join(INDEX_FILE), error))?;
-        files.insert(INDEX_FILE.to_owned(), file_digest(&folder.join(INDEX_FILE), check)?);
+        files.insert(INDEX_FILE.to_owned(), piece(run, || self.finish_index())?);
         let rows = self.rows.finish()?;
         let rows_path = folder.join(ROWS_FILE);
-        let (metadata_file, metadata) = write_metadata(&folder, rows, &columns, self.samples, check)?;
+        let (metadata_file, metadata) = write_metadata(&folder, rows, &columns, self.samples, run)?;
         fs::remove_file(&rows_path).map_err(|error| Error::io("cannot remove", &rows_path, error))?;
         files.insert(METADATA_FILE.to_owned(), metadata_file);
         let content_digest = self.content.finish(&columns, &self.options.source_name);
@@ -193,14 +190,21 @@ impl CacheWriter {
             stored_bytes: self.stored_bytes,
             writer: WRITER.to_owned(),
         };
-        let path = folder.join(MANIFEST_FILE);
-        let mut file = File::create_new(&path).map_err(|error| Error::io("cannot create", &path, error))?;
-        write_all(&mut file, &path, &manifest.to_bytes())?;
-        file.sync_all().map_err(|error| Error::io("cannot sync", &path, error))?;
-        sync_folder(&folder.join(SHARD_FOLDER))?;
-        sync_folder(&folder)?;
-        check()?;
-        self.building.publish()
+        piece(run, || write_manifest(&folder, &manifest))?;
+        let building = self.building;
+        piece(run, || building.publish())
+    }
+
+    /// Completes the index and makes it durable.
+    fn finish_index(&mut self) -> Result<FileRecord> {
+        let path = self.building.path().join(INDEX_FILE);
+        let index = self.index.finish()?;
+        index
+            .write_all_at(&encode_index_header(self.samples), 0)
+            .and_then(|()| index.sync_all())
+            .map_err(|error| Error::io("cannot write", &path, error))?;
+        // Its first bytes are only known now, so it is hashed from the start: some 400 MB for 10 million samples.
+        file_digest(&path, &mut || Ok(()))
     }
 
     fn close_shard(&mut self) -> Result<()> {
@@ -217,13 +221,33 @@ impl CacheWriter {
     }
 }
 
+/// Runs one piece of the work through `run`.
+fn piece<T: Send>(run: &mut RunPiece<'_>, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
+    let (mut work, mut result) = (Some(work), None);
+    run(&mut || result = work.take().map(|work| work()))?;
+    result.unwrap_or_else(|| Err(Error::Internal { message: "a piece of a write was not run".to_owned() }))
+}
+
+/// Writes the manifest and makes it and the folders durable.
+fn write_manifest(folder: &Path, manifest: &Manifest) -> Result<()> {
+    let path = folder.join(MANIFEST_FILE);
+    let bytes = manifest.to_bytes();
+    // What could not be opened again must not be published.
+    Manifest::parse(&bytes, &path)?;
+    let mut file = File::create_new(&path).map_err(|error| Error::io("cannot create", &path, error))?;
+    write_all(&mut file, &path, &bytes)?;
+    file.sync_all().map_err(|error| Error::io("cannot sync", &path, error))?;
+    sync_folder(&folder.join(SHARD_FOLDER))?;
+    sync_folder(folder)
+}
+
 /// Writes `metadata.arrow` from the rows that waited.
 fn write_metadata(
     folder: &Path,
     rows: File,
     columns: &[Column],
     samples: u64,
-    check: &mut dyn FnMut() -> Result<()>,
+    run: &mut RunPiece<'_>,
 ) -> Result<(FileRecord, MetadataRegions)> {
     let path = folder.join(METADATA_FILE);
     let rows_path = folder.join(ROWS_FILE);
@@ -231,23 +255,31 @@ fn write_metadata(
     let mut rows = BufReader::with_capacity(BUFFER_BYTES, rows);
     let mut encoder = MetadataEncoder::new(HashedFile::create(path.clone())?, columns, &path)?;
     let mut fields = Vec::new();
-    for sample in 0..samples {
-        let mut length = [0_u8; 4];
-        rows.read_exact(&mut length).map_err(unreadable)?;
-        fields.resize(usize::try_from(u32::from_le_bytes(length)).unwrap_or_default(), 0);
-        rows.read_exact(&mut fields).map_err(unreadable)?;
-        let mut rest: &[u8] = &fields;
-        let mut row = Vec::with_capacity(columns.len());
-        while let Some(value) = Value::decode(&mut rest) {
-            row.push(value);
-        }
-        encoder.append(&row)?;
-        if sample % BATCH_ROWS as u64 == 0 {
-            check()?;
-        }
+    let mut row = Vec::with_capacity(columns.len());
+    let mut left = samples;
+    while left > 0 {
+        let now = left.min(u64::from(BATCH_ROWS));
+        piece(run, || {
+            for _ in 0..now {
+                let mut length = [0_u8; 4];
+                rows.read_exact(&mut length).map_err(unreadable)?;
+                fields.resize(usize::try_from(u32::from_le_bytes(length)).unwrap_or_default(), 0);
+                rows.read_exact(&mut fields).map_err(unreadable)?;
+                let mut rest: &[u8] = &fields;
+                row.clear();
+                while let Some(value) = Value::decode(&mut rest) {
+                    row.push(value);
+                }
+                encoder.append(&row)?;
+            }
+            Ok(())
+        })?;
+        left -= now;
     }
-    let (file, regions) = encoder.finish()?;
-    Ok((file.finish()?, regions))
+    piece(run, || {
+        let (file, regions) = encoder.finish()?;
+        Ok((file.finish()?, regions))
+    })
 }
 
 /// A new file that is written through a buffer and can be read back.

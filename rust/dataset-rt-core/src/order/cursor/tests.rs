@@ -152,6 +152,36 @@ fn a_rest_too_small_for_the_ranks_is_passed_over_without_moving() {
 }
 
 #[test]
+fn a_rest_shorter_than_a_full_batch_is_passed_over_where_short_batches_are_left_out() {
+    let saved = state(7, 10, Some((0, 10)));
+    // (rank, ranks, rule), batch size, and the window that the next iterator delivers.
+    for (of, batch_size, expected) in [
+        ((0, 1, Remainder::Extend), 3, (7, 10)),
+        ((0, 1, Remainder::Extend), 4, (10, 20)),
+        ((1, 2, Remainder::Extend), 2, (7, 11)),
+        ((1, 2, Remainder::Extend), 3, (11, 21)),
+        ((1, 2, Remainder::Drop), 2, (9, 19)),
+        ((0, 4, Remainder::Drop), 1, (7, 15)),
+        // Rank 1 has no full batch of it, but rank 0 has.
+        ((1, 2, Remainder::Uneven), 2, (7, 10)),
+        ((1, 2, Remainder::Uneven), 3, (10, 20)),
+    ] {
+        let mut cursor = loaded(saved, world(of.0, of.1, of.2));
+        let ticket = cursor.ticket().in_full_batches(batch_size);
+        assert_eq!(cursor.state_of(&ticket), saved);
+        let progress = cursor.reserve(&ticket).unwrap();
+        assert_eq!(bounds(&progress), expected, "{of:?} {batch_size}");
+        let is_rest = expected.0 == 7 && of.1 != 4;
+        let whole = if is_rest { (0, 10) } else { (expected.0, expected.0 + 10) };
+        assert_eq!(cursor.state(), state(expected.0, 10, Some(whole)));
+    }
+    // A whole window is never passed over, however long the batch is.
+    let mut whole = cursor(3);
+    let ticket = whole.ticket().in_full_batches(64);
+    assert_eq!(bounds(&whole.reserve(&ticket).unwrap()), (0, 3));
+}
+
+#[test]
 fn an_epoch_length_concerns_later_windows_alone() {
     let mut cursor = loaded(state(13, 10, Some((10, 20))), World::single());
     let before = cursor.ticket();
