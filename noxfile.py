@@ -189,7 +189,13 @@ def types(session: nox.Session) -> None:
     session.install("mypy~=2.4", "types-tqdm", "nox[uv]", "pytest>=8")
     packages = ["dataset_rt", *(f"dataset_rt_{name}" for name in ADAPTERS)]
     session.run("mypy", *(argument for package in packages for argument in ("--package", package)))
-    for script in ("noxfile.py", "examples/quickstart.py", "benchmarks/read_write.py", "conformance/pin_streams.py"):
+    for script in (
+        "noxfile.py",
+        "examples/quickstart.py",
+        "benchmarks/read_write.py",
+        "benchmarks/scale.py",
+        "conformance/pin_streams.py",
+    ):
         session.run("mypy", script)
     session.run("python", "-m", "mypy.stubtest", "dataset_rt._core")
 
@@ -341,6 +347,8 @@ def grid(session: nox.Session) -> None:
 
 @nox.session(requires=["build"])
 def bench(session: nox.Session) -> None:
-    """Measure reading and writing beside lmdb and a bare loop of system calls; arguments after `--` are passed on."""
+    """Measure beside lmdb and bare system calls, then at scale; arguments after `--` go to the first of both alone."""
     session.install(core_wheel(session), "lmdb")
     session.run("python", "benchmarks/read_write.py", *session.posargs)
+    if not session.posargs:
+        session.run("python", "benchmarks/scale.py")

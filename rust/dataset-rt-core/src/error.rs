@@ -333,13 +333,17 @@ impl Error {
     }
 }
 
+/// Characters of a field's name that a message shows.
+const FIELD_CHARACTERS: usize = 80;
+
 fn source_message(source_name: &str, sample: Option<u64>, field: Option<&str>, expected: &str, found: &str) -> String {
     let mut message = format!("source {source_name:?}");
     if let Some(sample) = sample {
         message.push_str(&format!(", sample {sample}"));
     }
     if let Some(field) = field {
-        message.push_str(&format!(", field {field:?}"));
+        let shown: String = field.chars().take(FIELD_CHARACTERS).collect();
+        message.push_str(&format!(", field {shown:?}"));
     }
     message.push_str(&format!(": expected {expected}, got {found}"));
     message

@@ -237,6 +237,8 @@ impl Dataset {
         let standing = self.standing.lock();
         let (population, cursor) = (Arc::clone(&standing.0), standing.1.state());
         drop(standing);
+        // The digest of an unedited table is computed here at first: O(n).
+        py.detach(|| population.digest());
         to_dict(py, &StreamState::new(&population, cursor))
     }
 

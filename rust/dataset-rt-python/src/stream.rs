@@ -34,15 +34,12 @@ impl Stream {
         Self { shared, population, epoch_len, passes: Mutex::new(PassCache::default()) }
     }
 
-    /// Population rows of the draws from `start` on.
-    fn draw(&self, start: u64, rows: &mut [u64]) {
-        let sampler = self.population.sampler();
+    /// Lends the passes that were shuffled before, or new ones where another thread has them.
+    fn with_passes<R>(&self, draw: impl FnOnce(&mut PassCache) -> R) -> R {
         match self.passes.try_lock() {
-            Ok(mut passes) => sampler.fill(Position(start), 1, &mut passes, rows),
-            Err(TryLockError::Poisoned(passes)) => {
-                sampler.fill(Position(start), 1, &mut passes.into_inner(), rows);
-            }
-            Err(TryLockError::WouldBlock) => sampler.fill(Position(start), 1, &mut PassCache::default(), rows),
+            Ok(mut passes) => draw(&mut passes),
+            Err(TryLockError::Poisoned(passes)) => draw(&mut passes.into_inner()),
+            Err(TryLockError::WouldBlock) => draw(&mut PassCache::default()),
         }
     }
 
@@ -54,17 +51,16 @@ impl Stream {
         }
         let mut rows = Vec::new();
         resize(&mut rows, count).map_err(exception)?;
-        self.draw(start, &mut rows);
+        self.with_passes(|passes| self.population.sampler().fill(Position(start), 1, passes, &mut rows));
         Ok(rows)
     }
 
     fn records_at(&self, positions: &[u64]) -> PyResult<Vec<u64>> {
-        let mut row = [0];
-        let record = |position: &u64| {
-            self.draw(*position, &mut row);
-            self.population.record(row.first().copied().unwrap_or_default()).map_err(exception)
-        };
-        positions.iter().map(record).collect()
+        let sampler = self.population.sampler();
+        self.with_passes(|passes| {
+            let rows = positions.iter().map(|position| sampler.row(Position(*position), passes));
+            rows.map(|row| self.population.record(row).map_err(exception)).collect()
+        })
     }
 
     fn fetcher(&self) -> Fetcher<'_> {
@@ -92,6 +88,12 @@ impl Stream {
     #[getter]
     fn mode(&self) -> &'static str {
         self.shared.options.mode.name()
+    }
+
+    /// Memory of the weights' tables, in bytes.
+    #[getter]
+    fn weight_bytes(&self) -> usize {
+        self.population.sampler().weights().bytes()
     }
 
     #[getter]
