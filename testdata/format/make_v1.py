@@ -1,9 +1,9 @@
 """Writes the caches of this folder with the installed release, and what must be read back from them.
 
-    python testdata/format/make_v1.py FOLDER
+It only ever makes new files: caches that a release wrote stay as they are, so that every later release is held to
+reading them.
 
-It only ever made new files: caches that a release wrote stay as they are, so that every later release is held to reading
-them.
+    python testdata/format/make_v1.py FOLDER
 """
 
 import datetime
@@ -11,13 +11,13 @@ import hashlib
 import json
 import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import dataset_rt as drt
 
 PAYLOADS = [b"", b"\0", b"one line of text\n" * 40, bytes(range(256)) * 3, "naïve 例".encode(), b"\xff" * 2000]
-ROWS = [
+ROWS: list[Mapping[str, drt.MetadataValue]] = [
     {"flag": True, "count": -(2**63), "score": 0.5, "text": "a", "day": datetime.date(1, 1, 1)},
     {"flag": None, "count": 2**63 - 1, "score": math.nan, "text": "", "day": None},
     {"flag": False, "count": 0, "score": -0.0, "text": None, "day": datetime.date(9999, 12, 31)},
