@@ -95,7 +95,7 @@ def cargo(session: nox.Session, *arguments: str) -> None:
 
 
 def core_wheel(session: nox.Session) -> str:
-    """Give the one core wheel in `dist/`."""
+    """Find the core's wheel in `dist/`; more than one would leave open which of them is tested."""
     wheels = sorted(DIST.glob("dataset_rt-*.whl"))
     if len(wheels) != 1:
         session.error(f"exactly one core wheel expected in {DIST}, found {[wheel.name for wheel in wheels]}")
@@ -103,7 +103,7 @@ def core_wheel(session: nox.Session) -> str:
 
 
 def adapter_wheels() -> list[str]:
-    """Give the adapters' wheels in `dist/`."""
+    """Find the wheels of all adapters in `dist/`."""
     return [str(wheel) for name in ADAPTERS for wheel in DIST.glob(f"dataset_rt_{name}-*.whl")]
 
 
@@ -198,7 +198,7 @@ def types(session: nox.Session) -> None:
         "testdata/format/make_v1.py",
     ):
         session.run("mypy", script)
-    session.run("python", "-m", "mypy.stubtest", "dataset_rt._core")
+    session.run("python", "-m", "mypy.stubtest", "dataset_rt._core", "--mypy-config-file", "pyproject.toml")
 
 
 @nox.session(python=PYTHONS, requires=["build"])
@@ -282,16 +282,25 @@ def install(session: nox.Session) -> None:
         adapter_alone = next(DIST.glob("dataset_rt_torch-*.whl"))
         without_dist = away / "without-dist.json"
         # pip fails as long as the index holds no core 1.x; once it does, that is what must be chosen.
-        session.run(
+        said = session.run(
             *(python, "-m", "pip", "install", "--dry-run", "--quiet", "--report", str(without_dist), "--no-cache-dir"),
             str(adapter_alone),
             external=True,
+            silent=True,
             success_codes=[0, 1],
         )
         if without_dist.exists():
-            for entry in json.loads(without_dist.read_text())["install"]:
-                if entry["metadata"]["name"] == "dataset-rt" and entry["metadata"]["version"].startswith("0."):
-                    session.error(f"pip would take the older project: {entry['metadata']['version']}")
+            chosen = {entry["metadata"]["name"]: entry for entry in json.loads(without_dist.read_text())["install"]}
+            version = chosen["dataset-rt"]["metadata"]["version"]
+            if not version.startswith("1."):
+                session.error(f"pip would take dataset-rt {version}, which is outside the adapter's pin")
+        elif not re.search(
+            r"No matching distribution found for dataset-rt(<2,>=1\.0|>=1\.0,<2)$", str(said), re.MULTILINE
+        ):
+            # Any other failure would prove nothing about the pin; that the index is in reach, torch above has shown.
+            session.error(f"pip failed for another reason than the core's pin:\n{said}")
+        else:
+            session.log(f"without dist/ pip refuses, as it should:\n{said}")
 
         # The real installation, by uv: torch is gigabytes.
         session.run(

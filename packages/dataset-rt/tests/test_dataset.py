@@ -457,7 +457,19 @@ def test_a_reader_configuration_of_another_type_is_refused(runtime, path, config
 
 @pytest.mark.parametrize("workers", [0, -1, True, 1.5, "2", 10**9], ids=repr)
 def test_a_worker_count_outside_its_range_is_refused(workers):
-    with pytest.raises((drt.ConfigError, TypeError), match="num_workers"):
+    with pytest.raises(drt.ConfigError, match=f"num_workers must be .*, got {workers!r}"):
+        drt.DatasetRuntime(num_workers=workers)
+
+
+@pytest.mark.parametrize("workers", [np.int8(3), np.uint64(3)])
+def test_a_worker_count_may_be_a_numpy_integer(workers):
+    with drt.DatasetRuntime(num_workers=workers) as runtime:
+        assert runtime.num_workers == 3
+
+
+@pytest.mark.parametrize("workers", [np.bool_(1), np.float64(3), np.int64(0)])
+def test_other_numpy_scalars_are_no_worker_count(workers):
+    with pytest.raises(drt.ConfigError, match="num_workers must be"):
         drt.DatasetRuntime(num_workers=workers)
 
 

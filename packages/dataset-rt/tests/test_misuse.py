@@ -12,6 +12,7 @@ import sys
 import textwrap
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -150,6 +151,54 @@ def test_a_name_that_cannot_be_read_is_refused(runtime, tmp_path):
         runtime.write_cache([Nameless()], tmp_path)
 
 
+class Attributed:
+    """A source of which an optional attribute cannot be read."""
+
+    name = "attributed"
+
+    def __init__(self, attribute, error):
+        self.attribute, self.error = attribute, error
+
+    @property
+    def attributes(self):
+        if self.attribute == "attributes":
+            raise self.error
+        return HostileMapping(self.error) if self.attribute == "attributes' values" else None
+
+    @property
+    def metadata_schema(self):
+        if self.attribute == "metadata_schema":
+            raise self.error
+        return HostileMapping(self.error) if self.attribute == "metadata_schema's values" else None
+
+    def __iter__(self):
+        yield drt.CacheInput(b"x", {"label": 1})
+
+
+@pytest.mark.parametrize("error", [RuntimeError("not today"), AttributeError("not today")], ids=["other", "attribute"])
+@pytest.mark.parametrize(
+    "attribute", ["attributes", "metadata_schema", "attributes' values", "metadata_schema's values"]
+)
+def test_an_attribute_that_cannot_be_read_fails_its_source_alone(
+    runtime, source_of, nothing_left, tmp_path, attribute, error
+):
+    sources = [source_of("before", [{"x": 1}]), Attributed(attribute, error), source_of("after", [{"x": 1}])]
+    config = drt.WriterConfig(show_progress=False)
+    before, failed, after = runtime.write_cache(sources, tmp_path, writer_config=config)
+    assert isinstance(before, drt.CacheWriteSuccess)
+    assert isinstance(after, drt.CacheWriteSuccess)
+    assert isinstance(failed, drt.CacheWriteError)
+    assert isinstance(failed.error, drt.SourceError)
+    assert failed.error.source_name == "attributed"
+    assert failed.error.__cause__ is error
+    for part in ("attributed", attribute.split("'")[0], "not today"):
+        assert part in failed.message
+    nothing_left(tmp_path, "before", "after")
+    if "metadata_schema" in attribute:
+        with pytest.raises(drt.SourceError, match="not today"):
+            runtime.content_digest(Attributed(attribute, error))
+
+
 def test_a_generator_as_source_is_told_to_become_a_class(runtime, tmp_path):
     samples = (drt.CacheInput(b"x", {}) for _ in range(3))
     with pytest.raises(drt.ConfigError, match="class with a name"):
@@ -243,15 +292,20 @@ def test_waiting_for_another_process_is_logged_once(source_of, tmp_path, caplog)
     assert results[0].results[0].reused
 
 
-def test_ctrl_c_interrupts_reading_a_large_batch_and_a_long_digest(dataset):
+def test_ctrl_c_interrupts_a_long_digest(dataset):
     stream = dataset.stream()
+    # A program in the background of a shell inherits that SIGINT is ignored, so the test sets what it means.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
     timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
     timer.start()
-    begun = time.perf_counter()
-    with pytest.raises(KeyboardInterrupt):
-        stream.order_digest(0, 2**40)
-    assert time.perf_counter() - begun < 2
-    timer.join()
+    try:
+        begun = time.perf_counter()
+        with pytest.raises(KeyboardInterrupt):
+            stream.order_digest(0, 2**40)
+        assert time.perf_counter() - begun < 2
+    finally:
+        timer.join()
+        signal.signal(signal.SIGINT, before)
 
 
 def test_zeros_of_another_sign_are_another_value(cache_of, open_caches):
@@ -289,6 +343,144 @@ def test_rows_that_are_no_list_are_refused(dataset, rows):
             call(rows)
 
 
+@pytest.mark.parametrize("number", ["a", True, 1.5, None], ids=repr)
+def test_a_row_and_a_draw_that_are_no_integers_are_refused_alike(dataset, number):
+    with pytest.raises(drt.ConfigError, match=f"row must be an integer, got {number!r}"):
+        dataset[number]
+    with pytest.raises(drt.ConfigError, match=f"position must be an integer, got {number!r}"):
+        dataset.stream()[number]
+
+
+def test_a_slice_of_draws_is_told_to_use_fetch(dataset):
+    with pytest.raises(drt.ConfigError, match=r"fetch\(range\(start, stop\)\)"):
+        dataset.stream()[1:3]
+
+
 def test_a_slice_is_told_to_use_read(dataset):
     with pytest.raises(drt.ConfigError, match="read"):
         dataset[0:3]
+
+
+def test_refusals_in_one_thread_do_not_stop_another_that_looks_at_the_dataset(dataset):
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    stop = threading.Event()
+
+    def refuse():
+        while not stop.is_set():
+            with pytest.raises(drt.ConfigError):
+                dataset.set_epoch_len(0)
+
+    thread = threading.Thread(target=refuse, daemon=True)
+    thread.start()
+    try:
+        for _ in range(20_000):
+            assert dataset.position == 0
+    finally:
+        stop.set()
+        thread.join(30)
+        sys.setswitchinterval(before)
+    assert not thread.is_alive()
+
+
+def read_characters():
+    return int(Path("/proc/self/io").read_text().split("rchar:")[1].split()[0])
+
+
+@pytest.mark.parametrize("batch_size", [64, 200, 256, 500])
+def test_the_next_batch_is_read_while_the_consumer_works_on_this_one(cache_of, open_caches, batch_size):
+    payload = 4096
+    items = [drt.CacheInput(bytes([row % 256]) * payload, {}) for row in range(1_500)]
+    dataset = open_caches(cache_of("payloads", items), prefetch_size=256)
+    before = read_characters()
+    batches = dataset.iter_batches(batch_size)
+    next(batches)
+    time.sleep(0.3)
+    # The batch that was delivered, and at least one more.
+    assert read_characters() - before >= 2 * batch_size * payload
+    assert len(list(batches)) > 1
+
+
+def test_a_process_that_reuses_anothers_cache_never_begins_its_source(runtime, tmp_path):
+    begun = []
+    started, go_on = threading.Event(), threading.Event()
+
+    class Shared:
+        name = "shared"
+
+        def __init__(self, number):
+            self.number = number
+
+        def __iter__(self):
+            begun.append(self.number)
+            started.set()
+            go_on.wait(30)
+            return iter([drt.CacheInput(b"x", {})])
+
+    def build(number):
+        config = drt.WriterConfig(show_progress=False)
+        drt.DatasetRuntime(num_workers=2).from_cache_sources(
+            Shared(number), tmp_path, reader_config=drt.ReaderConfig(), writer_config=config
+        ).unwrap()
+
+    first = threading.Thread(target=build, args=(1,))
+    first.start()
+    started.wait(30)
+    others = [threading.Thread(target=build, args=(number,)) for number in (2, 3)]
+    for other in others:
+        other.start()
+    time.sleep(0.3)
+    go_on.set()
+    for thread in (first, *others):
+        thread.join(30)
+    assert begun == [1]
+
+
+def test_a_timedelta_is_no_number(write, source_of):
+    result = write(source_of("digits", [{"x": np.timedelta64(5, "ns")}]))
+    assert isinstance(result.error, drt.SourceError)
+    assert result.error.field == "x"
+
+
+def test_the_length_hint_knows_a_loaded_rest(dataset):
+    import operator
+
+    dataset.set_epoch_len(10)
+    iterator = iter(dataset)
+    assert operator.length_hint(iterator) == 10
+    for _ in range(4):
+        next(iterator)
+    assert operator.length_hint(iterator) == 6
+    dataset.load_state_dict(dataset.state_dict())
+    assert operator.length_hint(iter(dataset)) == 6
+    assert operator.length_hint(dataset.iter_batches(4)) == 2
+    assert len(list(dataset)) == 6
+
+
+def test_a_state_of_another_order_version_is_refused_for_that_whatever_else_it_holds(dataset):
+    state = dataset.state_dict()
+    for wrong in ({"window": {"a": 1}}, {"mode": 3}, {"position": "later"}, {}):
+        with pytest.raises(drt.StateMismatchError) as found:
+            dataset.load_state_dict({**state, **wrong, "order_version": 2})
+        assert found.value.field == "order_version"
+
+
+def test_a_bool_is_no_position_and_a_list_is_no_state(dataset):
+    state = {**dataset.state_dict(), "position": 10}
+    with pytest.raises(drt.StateMismatchError, match="window"):
+        dataset.load_state_dict({**state, "window": [True, 57]})
+    for wrong in ([], list(state.items()), "state", None):
+        with pytest.raises(drt.ConfigError, match="state must be a dict"):
+            dataset.load_state_dict(wrong)
+
+
+def test_an_epoch_longer_than_len_can_say_has_a_message_and_is_true(dataset):
+    dataset.set_epoch_len(2**63)
+    assert dataset
+    with pytest.raises(OverflowError, match="epoch_len"):
+        len(dataset)
+
+
+def test_an_endless_stream_refuses_to_be_iterated(dataset):
+    with pytest.raises(TypeError, match="not iterable"):
+        iter(dataset.stream())

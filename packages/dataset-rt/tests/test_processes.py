@@ -115,6 +115,42 @@ def test_what_a_child_inherits_or_is_sent_works_or_is_refused_at_once(path, orde
         assert report["parent"] == order[consumed:ROWS]
 
 
+FORKING = (
+    "child = os.fork()\n"
+    "if child == 0:\n"
+    "    for table in (dataset.get_metadata, dataset.stream().table):\n"
+    "        try:\n"
+    "            table()\n"
+    "        except drt.ConfigError as error:\n"
+    "            print(error, flush=True)\n"
+    "    os._exit(0)\n"
+    "os.waitpid(child, 0)\n"
+)
+
+
+def test_a_child_is_told_why_it_cannot_use_tables(path):
+    # Without a query in the parent Polars has no threads that could be missing.
+    found = run(OPENING + FORKING, path).splitlines()
+    assert len(found) == 2
+    for line in found:
+        assert "forked child" in line
+        assert "only the process that did so" in line
+        assert "threads" not in line
+    queried = "import polars as pl\ndataset.get_metadata().lazy().select(pl.col('sample_id').sum()).collect()\n"
+    found = run(OPENING + queried + FORKING, path).splitlines()
+    assert len(found) == 2
+    assert all("Polars' threads did not survive" in line for line in found)
+
+
+def test_forks_are_quiet_where_the_system_shows_no_threads(path):
+    hidden = "from dataset_rt import forks\nforks._THREADS = Path('/proc/no/such/folder')\n"
+    done = subprocess.run(
+        [sys.executable, "-c", OPENING + hidden + FORKING, path], capture_output=True, text=True, timeout=30
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.count("forked child") == 2
+
+
 def test_children_forked_at_any_moment_go_on_from_the_consumed_position(path, order):
     # Threads are reading, and so hold their locks, whenever it forks; other Python threads use the dataset meanwhile.
     program = OPENING + (

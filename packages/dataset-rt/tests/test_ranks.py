@@ -259,6 +259,12 @@ def test_an_unknown_remainder_is_refused_with_those_that_exist(caches, open_cach
         open_caches(caches[7]).shard(0, 2, remainder=remainder)
 
 
+@pytest.mark.parametrize("remainder", [3, None, True])
+def test_a_remainder_that_is_no_text_is_refused(caches, open_caches, remainder):
+    with pytest.raises(drt.ConfigError, match=f'remainder must be "extend", "drop" or "uneven", got {remainder!r}'):
+        open_caches(caches[7]).shard(0, 2, remainder=remainder)
+
+
 @pytest.mark.parametrize("world_size", [1, 2])
 def test_a_view_of_a_view_is_refused(caches, open_caches, world_size):
     view = open_caches(caches[7]).shard(0, world_size)

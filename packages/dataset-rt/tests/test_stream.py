@@ -291,7 +291,7 @@ def test_numbers_may_be_of_any_integer_type(open_caches, paths):
     assert stream.rows(np.int8(3), np.uint16(2)).tolist() == stream.rows(3, 2).tolist()
     assert stream.fetch([]) == []
     assert stream.fetch_batch([]).num_rows == stream.fetch_records_batch([]).num_rows == 0
-    with pytest.raises(TypeError):
+    with pytest.raises(drt.ConfigError, match="position must be an integer, got '3'"):
         stream["3"]
 
 

@@ -161,6 +161,15 @@ def test_a_source_that_cannot_be_cached_has_no_content_digest(runtime, source_of
         runtime.content_digest(source_of("digits", []))
 
 
+def test_a_content_digest_is_of_one_source(runtime, source_of):
+    first, second = source_of("digits", [{"x": 1}]), source_of("letters", [{"x": 1}])
+    assert runtime.content_digest([first]) == runtime.content_digest(first)
+    with pytest.raises(drt.ConfigError, match=r"source must be one source, got 2, \['digits', 'letters'\]"):
+        runtime.content_digest([first, second])
+    with pytest.raises(drt.ConfigError, match="at least one source, got none"):
+        runtime.content_digest([])
+
+
 def test_the_manifest_is_canonical_and_names_every_file(cache_of, tree, table):
     path = cache_of("digits", table.to_dicts(), max_shard_bytes=30)
     files = tree(path)

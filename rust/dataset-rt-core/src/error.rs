@@ -20,12 +20,6 @@ pub enum Error {
         /// What is missing there.
         reason: &'static str,
     },
-    /// A complete cache is there already, and caches are never overwritten.
-    #[error("a cache is already at {}; remove the folder or give the source another name", path.display())]
-    CacheExists {
-        /// The cache's folder.
-        path: PathBuf,
-    },
     /// A file was written by a version of the format that this release does not read.
     #[error("{}: format version {expected} expected, found {found}; install a release of dataset-rt that reads it", file.display())]
     Version {
@@ -170,16 +164,6 @@ pub enum Error {
         /// What does.
         found: String,
     },
-    /// The samples do not add up to the manifest's content digest.
-    #[error("{}: content digest {expected} expected, found {found}", path.display())]
-    ContentDigest {
-        /// The cache's folder.
-        path: PathBuf,
-        /// The manifest's digest, hexadecimal.
-        expected: String,
-        /// The digest of the samples found, hexadecimal.
-        found: String,
-    },
     /// A metadata table breaks a rule, or caches that do not go together were opened as one.
     #[error("{message}")]
     Metadata {
@@ -303,9 +287,9 @@ impl Error {
                 (file, None, format!("{expected} bytes"), format!("{found} bytes"))
             }
             Self::FileMissing { file, found } => (file, None, "a regular file".to_owned(), found.clone()),
-            Self::FileDigest { file, expected, found }
-            | Self::ContentDigest { path: file, expected, found }
-            | Self::Manifest { file, expected, found } => (file, None, expected.clone(), found.clone()),
+            Self::FileDigest { file, expected, found } | Self::Manifest { file, expected, found } => {
+                (file, None, expected.clone(), found.clone())
+            }
             Self::Header { file, field, expected, found, .. } => {
                 (file, None, format!("{field} {expected}"), found.clone())
             }

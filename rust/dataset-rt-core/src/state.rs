@@ -42,6 +42,23 @@ impl StreamState {
         }
     }
 
+    /// Checks that a state's version of the order is this release's.
+    ///
+    /// # Errors
+    /// [`Error::StateMismatch`] for `order_version`.
+    pub fn check_version(order_version: u64) -> Result<()> {
+        let own = u64::from(ORDER_VERSION);
+        if order_version == own {
+            return Ok(());
+        }
+        Err(Error::StateMismatch {
+            field: "order_version",
+            expected: own.to_string(),
+            found: order_version.to_string(),
+            advice: "load it with a release of dataset-rt that has this order",
+        })
+    }
+
     /// Checks that the state is one of a stream over `population`.
     ///
     /// # Errors
@@ -51,12 +68,7 @@ impl StreamState {
         let differs = |field, expected: String, found: String, advice| {
             if expected == found { Ok(()) } else { Err(Error::StateMismatch { field, expected, found, advice }) }
         };
-        differs(
-            "order_version",
-            own.order_version.to_string(),
-            self.order_version.to_string(),
-            "load it with a release of dataset-rt that has this order",
-        )?;
+        Self::check_version(self.order_version)?;
         differs(
             "mode",
             own.mode,

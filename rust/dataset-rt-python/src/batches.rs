@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow_schema::SchemaRef;
 use dataset_rt_core::StreamState;
-use dataset_rt_core::order::{Progress, Ticket};
+use dataset_rt_core::order::{CursorState, Progress, Ticket};
 use dataset_rt_core::population::Population;
 use dataset_rt_core::runtime::{BatchSlots, ReadAhead, ReadLimits, assemble, batch_schema};
 use pyo3::exceptions::PyTypeError;
@@ -79,7 +79,7 @@ impl Delivery {
                     ahead.give_back(first);
                     exception(error)
                 })?;
-                let batch = PyRecordBatch::new(batch).into_pyarrow(py)?;
+                let batch = PyRecordBatch::new(batch).into_pyarrow(py).inspect_err(|_| ahead.give_back(first))?;
                 progress.advance_batch(self.batch_size, self.drop_last);
                 Ok(Some(batch))
             }
@@ -94,17 +94,17 @@ impl Delivery {
     fn left(&self) -> u64 {
         let samples = match &self.reading {
             Some((progress, _)) => self.delivered(progress.window().count()).saturating_sub(progress.taken()),
-            None => self.delivered(self.ticket.world().count(self.ticket.epoch_len())),
+            None => self.delivered(self.standing.count_of(&self.ticket)),
         };
         samples.div_ceil(self.batch_size)
     }
 
-    fn state(&self) -> StreamState {
+    fn state(&self) -> (Arc<Population>, CursorState) {
         let cursor = match &self.reading {
             Some((progress, _)) => progress.state(),
-            None => self.standing.lock().1.state_of(&self.ticket),
+            None => self.standing.state_of(&self.ticket),
         };
-        StreamState::new(&self.population, cursor)
+        (Arc::clone(&self.population), cursor)
     }
 }
 
@@ -125,7 +125,9 @@ impl BatchIterator {
 
     /// The state of what this iterator has delivered.
     fn state_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        to_dict(py, &self.delivery.take()?.state())
+        let (population, cursor) = self.delivery.take()?.state();
+        py.detach(|| population.digest());
+        to_dict(py, &StreamState::new(&population, cursor))
     }
 
     fn __reduce__(&self) -> PyResult<()> {

@@ -3,12 +3,12 @@
 use std::process;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use dataset_rt_core::order::{Cursor, Mode, Progress, Remainder, Ticket, World};
+use dataset_rt_core::order::{Cursor, CursorState, Mode, Progress, Remainder, Ticket, World};
 use dataset_rt_core::population::{FirstTable, Population};
 use dataset_rt_core::runtime::{Pool, Runtime};
 use dataset_rt_core::store::CacheSet;
 use dataset_rt_core::{CacheId, Error, SampleId, StreamState};
-use pyo3::exceptions::PyIndexError;
+use pyo3::exceptions::{PyIndexError, PyOverflowError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use pyo3_arrow::PyTable;
@@ -56,20 +56,44 @@ impl Shared {
     }
 }
 
-/// The mutable part of a dataset. Its lock is taken only by threads that hold the GIL, and never across its release, so
-/// it is free whenever Python forks.
+/// The mutable part of a dataset. Its lock is taken only by threads that hold the GIL, and no Python runs while it is
+/// held, so that nobody who holds the GIL ever waits for it, and it is free whenever Python forks.
 pub struct Standing {
     state: Mutex<(Arc<Population>, Cursor)>,
 }
 
 impl Standing {
-    pub fn lock(&self) -> MutexGuard<'_, (Arc<Population>, Cursor)> {
+    /// Works with population and cursor. The exception of a failure is made after the lock is given back: making it runs
+    /// Python.
+    fn with<R>(
+        &self,
+        work: impl FnOnce(&mut Arc<Population>, &mut Cursor) -> dataset_rt_core::Result<R>,
+    ) -> PyResult<R> {
+        let result = {
+            let mut standing = self.lock();
+            let (population, cursor) = &mut *standing;
+            work(population, cursor)
+        };
+        result.map_err(exception)
+    }
+
+    /// The population of now, and where the stream of an iterator that has not begun stands.
+    pub fn state_of(&self, ticket: &Ticket) -> CursorState {
+        self.lock().1.state_of(ticket)
+    }
+
+    /// How many samples an iterator that has not begun would deliver.
+    pub fn count_of(&self, ticket: &Ticket) -> u64 {
+        self.lock().1.count_of(ticket)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, (Arc<Population>, Cursor)> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Reserves the window of an iterator.
     pub fn reserve(&self, ticket: &Ticket) -> PyResult<Arc<Progress>> {
-        self.lock().1.reserve(ticket).map_err(exception)
+        self.with(|_, cursor| cursor.reserve(ticket))
     }
 }
 
@@ -167,11 +191,16 @@ impl Dataset {
     /// How many samples the next whole window gives: this rank's share of it.
     fn __len__(&self) -> PyResult<usize> {
         let length = self.standing.lock().1.len_of_rank();
-        usize::try_from(length).map_err(PyErr::from)
+        isize::try_from(length).map_err(|_| {
+            let message =
+                format!("len() cannot say {length}, which is 2^63 or more; epoch_len says how long an epoch is");
+            PyOverflowError::new_err(message)
+        })?;
+        Ok(usize::try_from(length).unwrap_or(usize::MAX))
     }
 
     fn set_epoch_len(&self, epoch_len: u64) -> PyResult<()> {
-        self.standing.lock().1.set_epoch_len(epoch_len).map_err(exception)
+        self.standing.with(|_, cursor| cursor.set_epoch_len(epoch_len))
     }
 
     /// (name, kind) of the stored columns, in order.
@@ -204,11 +233,12 @@ impl Dataset {
     /// Replaces the table, once everything about it was checked.
     #[pyo3(signature = (table, *, reset_stream))]
     fn update(&self, py: Python<'_>, table: PyTable, reset_stream: bool) -> PyResult<()> {
-        let population = self.checked(py, table)?;
-        let mut standing = self.standing.lock();
-        standing.1.replace_population(population.rows(), reset_stream).map_err(exception)?;
-        standing.0 = population;
-        Ok(())
+        let mut new = self.checked(py, table)?;
+        self.standing.with(|population, cursor| {
+            cursor.replace_population(new.rows(), reset_stream)?;
+            std::mem::swap(population, &mut new);
+            Ok(())
+        })
     }
 
     /// An independent dataset over the same caches, with another table and a stream at position 0.
@@ -228,9 +258,9 @@ impl Dataset {
     fn shard(&self, rank: u64, world_size: u64, remainder: &str) -> PyResult<Self> {
         let remainder = Remainder::from_name(remainder).map_err(exception)?;
         let world = World::new(rank, world_size, remainder).map_err(exception)?;
-        let standing = self.standing.lock();
-        let cursor = standing.1.shard(world).map_err(exception)?;
-        Ok(Self::new(Arc::clone(&self.shared), Arc::clone(&standing.0), cursor))
+        let (population, cursor) =
+            self.standing.with(|population, cursor| Ok((Arc::clone(population), cursor.shard(world)?)))?;
+        Ok(Self::new(Arc::clone(&self.shared), population, cursor))
     }
 
     fn state_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
@@ -242,11 +272,15 @@ impl Dataset {
         to_dict(py, &StreamState::new(&population, cursor))
     }
 
-    fn load_state_dict(&self, state: &Bound<'_, PyAny>) -> PyResult<()> {
+    fn load_state_dict(&self, py: Python<'_>, state: &Bound<'_, PyAny>) -> PyResult<()> {
         let state = from_dict(state)?;
-        let mut standing = self.standing.lock();
-        state.check(&standing.0).map_err(exception)?;
-        standing.1.load(state.cursor).map_err(exception)
+        let population = self.population();
+        // The digest of an unedited table is computed here at first: O(n).
+        py.detach(|| population.digest());
+        self.standing.with(|population, cursor| {
+            state.check(population)?;
+            cursor.load(state.cursor)
+        })
     }
 
     fn iterate(&self) -> SampleIterator {

@@ -33,10 +33,6 @@ fn build(py: Python<'_>, error: Error) -> PyResult<PyErr> {
             attributes.set_item("path", path)?;
             "CacheNotFoundError"
         }
-        Error::CacheExists { path } => {
-            attributes.set_item("path", path)?;
-            "CacheExistsError"
-        }
         Error::Version { file, expected, found } => {
             attributes.set_item("file", file)?;
             attributes.set_item("expected", expected)?;

@@ -27,7 +27,9 @@ const REASON_CHARACTERS: usize = 500;
 pub struct PythonFeed<'py> {
     py: Python<'py>,
     source_name: String,
-    iterator: Bound<'py, PyIterator>,
+    source: Bound<'py, PyAny>,
+    /// Made when the first sample is wanted: a process that waits and reuses another's cache begins nothing.
+    iterator: Option<Bound<'py, PyIterator>>,
     typer: RowTyper,
     /// The column names as Python strings, once they are known.
     keys: Option<Vec<Bound<'py, PyString>>>,
@@ -61,7 +63,8 @@ impl<'py> PythonFeed<'py> {
         Ok(Self {
             py,
             source_name: source_name.to_owned(),
-            iterator: source.try_iter().map_err(|raised| source_error(py, source_name, None, "an iterator", raised))?,
+            source: source.clone(),
+            iterator: None,
             typer: RowTyper::new(source_name, schema).map_err(exception)?,
             keys: None,
             input_class: sources.getattr("CacheInput")?.cast_into::<PyType>()?,
@@ -84,7 +87,7 @@ impl<'py> PythonFeed<'py> {
 
     /// Adds the next sample to the batch; false at the end of the source.
     fn take_next(&mut self, batch: &mut SampleBatch<Payload>) -> Result<bool> {
-        let item = match self.iterator.next() {
+        let item = match self.iterator()?.next() {
             None => return Ok(false),
             Some(Ok(item)) => item,
             Some(Err(raised)) => return Err(self.source_raised(raised)),
@@ -115,6 +118,17 @@ impl<'py> PythonFeed<'py> {
             },
         }
         Ok(true)
+    }
+
+    fn iterator(&mut self) -> Result<&mut Bound<'py, PyIterator>> {
+        if self.iterator.is_none() {
+            let made = self.source.try_iter().map_err(|raised| {
+                let error = source_error(self.py, &self.source_name, None, "an iterator", raised);
+                self.python_raised(error)
+            })?;
+            self.iterator = Some(made);
+        }
+        self.iterator.as_mut().ok_or(Error::Interrupted)
     }
 
     fn add(
@@ -153,7 +167,11 @@ impl<'py> PythonFeed<'py> {
                 let found = format!("{} of type {}", shortened(item), type_name(item));
                 Err(self.refused(Refusal::new("a CacheInput or a SkippedInput", found)))
             }
-            Err(raised) => Err(self.python_raised(raised)),
+            Err(raised) => {
+                let sample = Some(self.seen.saturating_sub(1));
+                let error = source_error(self.py, &self.source_name, sample, "a sample that can be looked at", raised);
+                Err(self.python_raised(error))
+            }
         }
     }
 

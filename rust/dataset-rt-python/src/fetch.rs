@@ -36,9 +36,9 @@ impl<'opened> Fetcher<'opened> {
         let mut samples = Vec::with_capacity(records.len());
         let mut reader = RecordReader::default();
         for records in records.chunks(RUN_DRAWS) {
-            let run = self.plan(records).map_err(exception)?;
-            let slots = BytesSlots::for_run(py, &run).map_err(exception)?;
-            let (run, slots) = self.read(py, &mut reader, run, slots)?.into_parts();
+            let run = py.detach(|| self.plan(records)).map_err(exception)?;
+            let work = Work::new(run, |run| BytesSlots::for_run(py, run)).map_err(exception)?;
+            let (run, slots) = self.read(py, &mut reader, work)?.into_parts();
             samples.extend(run.records.iter().zip(slots.into_objects()).filter_map(|(record, data)| {
                 let cache = self.opened.caches.by_id().get(record.cache)?;
                 Some(CachedSample::read(data, self.opened, cache, record.sample))
@@ -48,9 +48,9 @@ impl<'opened> Fetcher<'opened> {
     }
 
     pub fn batch<'py>(&self, py: Python<'py>, records: &[u64]) -> PyResult<Bound<'py, PyAny>> {
-        let run = self.plan(records).map_err(exception)?;
-        let slots = BatchSlots::for_run(&run).map_err(exception)?;
-        let filled = self.read(py, &mut RecordReader::default(), run, slots)?;
+        let run = py.detach(|| self.plan(records)).map_err(exception)?;
+        let work = Work::new(run, BatchSlots::for_run).map_err(exception)?;
+        let filled = self.read(py, &mut RecordReader::default(), work)?;
         let schema = batch_schema(&self.opened.caches.columns());
         let batch = py.detach(|| assemble(&self.opened.caches, &schema, filled)).map_err(exception)?;
         PyRecordBatch::new(batch).into_pyarrow(py)
@@ -61,17 +61,10 @@ impl<'opened> Fetcher<'opened> {
         plan(&self.opened.caches, records.iter().map(|record| Ok(*record)), u64::MAX)
     }
 
-    fn read<S: PayloadSlots>(
-        &self,
-        py: Python<'_>,
-        reader: &mut RecordReader,
-        run: Run,
-        slots: S,
-    ) -> PyResult<Filled<S>> {
+    fn read<S: PayloadSlots>(&self, py: Python<'_>, reader: &mut RecordReader, work: Work<S>) -> PyResult<Filled<S>> {
         let mut outside = WithoutGil::new(py);
-        let work = Work { run, slots };
         let outcome = read_in_pieces(&self.opened.caches, work, self.verify, reader, &mut outside);
-        match outcome.map_err(|error| raised_or(outside.raised, error))? {
+        match outcome.map_err(|stopped| raised_or(outside.raised, stopped.error))? {
             Ok(filled) => Ok(filled),
             Err(failed) => Err(exception(failed.0)),
         }

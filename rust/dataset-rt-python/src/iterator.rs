@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use dataset_rt_core::StreamState;
-use dataset_rt_core::order::{Progress, Ticket};
+use dataset_rt_core::order::{CursorState, Progress, Ticket};
 use dataset_rt_core::population::Population;
 use dataset_rt_core::runtime::{ReadAhead, ReadLimits};
 use dataset_rt_core::store::PlannedRecord;
@@ -88,16 +88,16 @@ impl Delivery {
     fn left(&self) -> u64 {
         match &self.reading {
             Some((progress, _)) => progress.window().count() - progress.taken(),
-            None => self.ticket.world().count(self.ticket.epoch_len()),
+            None => self.standing.count_of(&self.ticket),
         }
     }
 
-    fn state(&self) -> StreamState {
+    fn state(&self) -> (Arc<Population>, CursorState) {
         let cursor = match &self.reading {
             Some((progress, _)) => progress.state(),
-            None => self.standing.lock().1.state_of(&self.ticket),
+            None => self.standing.state_of(&self.ticket),
         };
-        StreamState::new(&self.population, cursor)
+        (Arc::clone(&self.population), cursor)
     }
 }
 
@@ -118,7 +118,9 @@ impl SampleIterator {
 
     /// The state of what this iterator has delivered.
     fn state_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        to_dict(py, &self.delivery.take()?.state())
+        let (population, cursor) = self.delivery.take()?.state();
+        py.detach(|| population.digest());
+        to_dict(py, &StreamState::new(&population, cursor))
     }
 
     fn __reduce__(&self) -> PyResult<()> {

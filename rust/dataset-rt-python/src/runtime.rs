@@ -50,7 +50,7 @@ impl PyRuntime {
     }
 
     /// Writes a source's cache: (path, reused, samples, skipped, first errors, exception); path or exception is None.
-    #[pyo3(signature = (source, root, source_name, *, attributes, schema, algo, level, max_shard_bytes, prefetch_size, prefetch_bytes, skip, progress, waiting))]
+    #[pyo3(signature = (source, root, source_name, *, attributes, schema, algo, level, max_shard_bytes, prefetch_size, prefetch_bytes, validate, skip, progress, waiting))]
     #[expect(clippy::too_many_arguments, reason = "they are the fields of WriterConfig")]
     fn write_cache(
         &self,
@@ -65,13 +65,23 @@ impl PyRuntime {
         max_shard_bytes: u64,
         prefetch_size: u64,
         prefetch_bytes: u64,
+        validate: bool,
         skip: bool,
         progress: Bound<'_, PyAny>,
         waiting: Bound<'_, PyAny>,
     ) -> PyResult<WriteReport> {
         let compression = compression(algo, level).map_err(exception)?;
-        let options = CacheOptions { source_name: source_name.to_owned(), attributes, compression, max_shard_bytes };
-        let limits = WriteLimits { prefetch_size, prefetch_bytes };
+        let options = CacheOptions {
+            source_name: source_name.to_owned(),
+            attributes,
+            compression,
+            max_shard_bytes: at_least_one("max_shard_bytes", max_shard_bytes)?,
+            validate,
+        };
+        let limits = WriteLimits {
+            prefetch_size: at_least_one("prefetch_size", prefetch_size)?,
+            prefetch_bytes: at_least_one("prefetch_bytes", prefetch_bytes)?,
+        };
         let schema = schema.map(kinds).transpose().map_err(exception)?;
         let mut feed = PythonFeed::new(source, source_name, schema, skip)?;
         let mut observer = Observer { outside: WithoutGil::new(py), progress, waiting };
@@ -122,10 +132,12 @@ impl PyRuntime {
         verify_reads: bool,
         io: &str,
     ) -> PyResult<Dataset> {
-        if io == "mapped" {
-            let message = "io must be \"auto\" or \"positioned\" in this release, got \"mapped\"";
+        if io != "auto" && io != "positioned" {
+            let message = format!("io must be \"auto\" or \"positioned\" in this release, got {io:?}");
             return Err(exception(Error::config(message)));
         }
+        let prefetch_size = at_least_one("prefetch_size", prefetch_size)?;
+        let prefetch_bytes = at_least_one("prefetch_bytes", prefetch_bytes)?;
         let mode = match (shuffle, replacement) {
             (false, _) => Mode::Ordered,
             (true, true) => Mode::Replacement,
@@ -145,6 +157,11 @@ impl PyRuntime {
         }
         Dataset::open(py, Arc::clone(&self.runtime), Arc::new(set), options)
     }
+}
+
+/// The limits of reading and writing have no use for 0.
+fn at_least_one(name: &str, value: u64) -> PyResult<u64> {
+    if value > 0 { Ok(value) } else { Err(exception(Error::config(format!("{name} must be at least 1, got 0")))) }
 }
 
 fn compression(algo: &str, level: Option<i32>) -> Result<Compression> {

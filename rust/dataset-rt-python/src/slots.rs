@@ -4,7 +4,7 @@ use std::mem::MaybeUninit;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use dataset_rt_core::runtime::{Run, Task};
-use dataset_rt_core::store::PayloadSlots;
+use dataset_rt_core::store::{PayloadSlots, PerProcess};
 use dataset_rt_core::{Error, Result};
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -76,13 +76,16 @@ fn allocate(py: Python<'_>, bytes: u64) -> Result<(Py<PyBytes>, *mut MaybeUninit
 }
 
 /// Runs of dropped iterators that a thread was still filling: freed here, by a thread that holds the GIL.
-static LEFTOVERS: Mutex<Vec<Arc<Task<BytesSlots>>>> = Mutex::new(Vec::new());
+///
+/// Each process has a list of its own: a forked child leaves its parent's runs, and their locks, alone.
+static LEFTOVERS: PerProcess<Mutex<Vec<Arc<Task<BytesSlots>>>>> = PerProcess::new();
 
 /// Keeps cancelled runs until their threads are done with them, and frees those of earlier calls that are.
 ///
 /// Only threads that hold the GIL call it, so the lock is free whenever Python forks.
 pub fn keep_leftovers(_py: Python<'_>, tasks: Vec<Arc<Task<BytesSlots>>>) {
-    let mut leftovers = LEFTOVERS.lock().unwrap_or_else(PoisonError::into_inner);
+    let leftovers = LEFTOVERS.get_or_init(Mutex::default);
+    let mut leftovers = leftovers.lock().unwrap_or_else(PoisonError::into_inner);
     leftovers.extend(tasks);
     leftovers.retain(|task| !task.withdraw());
 }

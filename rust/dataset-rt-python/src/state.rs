@@ -25,22 +25,25 @@ pub fn to_dict<'py>(py: Python<'py>, state: &StreamState) -> PyResult<Bound<'py,
 
 /// The state that a dict holds.
 pub fn from_dict(state: &Bound<'_, PyAny>) -> PyResult<StreamState> {
-    let copied = state.py().get_type::<PyDict>().call1((state,)).ok().and_then(|copy| copy.cast_into::<PyDict>().ok());
-    let Some(dict) = copied else {
-        return Err(exception(Error::config(format!(
-            "state must be a dict as state_dict() gave it, got {}",
-            shortened(state)
-        ))));
-    };
-    let dict = &dict;
-    let window: Option<Vec<u64>> = field(dict, "window", "null or the window's start and end")?;
+    let mapping = || state.is_instance(&state.py().import("collections.abc")?.getattr("Mapping")?);
+    if !mapping()? {
+        let message = format!("state must be a dict as state_dict() gave it, got {}", shortened(state));
+        return Err(exception(Error::config(message)));
+    }
+    let copied = state.py().get_type::<PyDict>().call1((state,))?.cast_into::<PyDict>()?;
+    let dict = &copied;
+    // First of all: another version may mean something else by every other field.
+    let order_version = integer(dict, "order_version")?;
+    StreamState::check_version(order_version).map_err(exception)?;
+    let rule = "null or the window's start and end";
+    let window: Option<Vec<Bound<'_, PyAny>>> = field(dict, "window", rule)?;
     let window = match window.as_deref() {
         None => None,
-        Some([start, end]) => Some((*start, *end)),
-        Some(other) => return Err(mismatch("window", "null or the window's start and end", format!("{other:?}"))),
+        Some([start, end]) => Some((unsigned(start, "window", rule)?, unsigned(end, "window", rule)?)),
+        Some(_) => return Err(mismatch("window", rule, shortened(&dict.as_any().get_item("window")?))),
     };
     Ok(StreamState {
-        order_version: integer(dict, "order_version")?,
+        order_version,
         mode: field(dict, "mode", "a string")?,
         seed: integer(dict, "seed")?,
         rows: integer(dict, "rows")?,
@@ -56,10 +59,13 @@ pub fn from_dict(state: &Bound<'_, PyAny>) -> PyResult<StreamState> {
 
 fn integer(dict: &Bound<'_, PyDict>, name: &'static str) -> PyResult<u64> {
     const RULE: &str = "an integer in [0, 2^64)";
-    match dict.get_item(name)? {
-        Some(value) if value.is_instance_of::<PyBool>() => Err(mismatch(name, RULE, shortened(&value))),
-        _ => field(dict, name, RULE),
-    }
+    unsigned(&field::<Bound<'_, PyAny>>(dict, name, RULE)?, name, RULE)
+}
+
+/// An integer that is no bool.
+fn unsigned(value: &Bound<'_, PyAny>, name: &'static str, rule: &str) -> PyResult<u64> {
+    let number = if value.is_instance_of::<PyBool>() { None } else { value.extract().ok() };
+    number.ok_or_else(|| mismatch(name, rule, shortened(value)))
 }
 
 fn field<'py, T: for<'a> FromPyObject<'a, 'py>>(

@@ -12,8 +12,6 @@ use pyo3::types::{PyBool, PyFloat, PyInt, PyString, PyType};
 const EPOCH_ORDINAL: i32 = 719_163;
 const MICROS_PER_SECOND: i64 = 1_000_000;
 const MICROS_PER_DAY: i64 = 86_400 * MICROS_PER_SECOND;
-/// Strings up to this length are made once a process and shared: labels and split names repeat.
-const INTERNED_BYTES: usize = 32;
 
 /// Why a value cannot be stored: what was expected and what came.
 pub struct Refusal {
@@ -61,6 +59,9 @@ pub fn from_python(value: &Bound<'_, PyAny>) -> PyResult<std::result::Result<Val
     }
     if value.is_instance(classes.datetime64.bind(value.py()))? {
         return from_datetime64(value, classes);
+    }
+    if value.is_instance(classes.timedelta64.bind(value.py()))? {
+        return refuse("a bool, int, float, str, date, datetime or None", shortened(value));
     }
     if value.is_instance(classes.generic.bind(value.py()))? {
         let item = value.call_method0("item")?;
@@ -127,10 +128,8 @@ pub fn to_python<'py>(py: Python<'py>, kind: ColumnKind, array: &ArrayRef, row: 
         ColumnKind::Boolean => PyBool::new(py, array.as_boolean().value(row)).to_owned().into_any(),
         ColumnKind::Int64 => array.as_primitive::<Int64Type>().value(row).into_pyobject(py)?.into_any(),
         ColumnKind::Float64 => array.as_primitive::<Float64Type>().value(row).into_pyobject(py)?.into_any(),
-        ColumnKind::String => {
-            let text = array.as_string::<i64>().value(row);
-            if text.len() <= INTERNED_BYTES { PyString::intern(py, text) } else { PyString::new(py, text) }.into_any()
-        }
+        // Not interned: Python 3.12 never frees interned strings, and a column may hold a name for each sample.
+        ColumnKind::String => PyString::new(py, array.as_string::<i64>().value(row)).into_any(),
         ColumnKind::Date => {
             let ordinal = array.as_primitive::<Date32Type>().value(row).saturating_add(EPOCH_ORDINAL);
             Classes::get(py)?.date.bind(py).call_method1("fromordinal", (ordinal,))?
@@ -164,6 +163,7 @@ struct Classes {
     epoch: Py<PyAny>,
     generic: Py<PyType>,
     datetime64: Py<PyType>,
+    timedelta64: Py<PyType>,
 }
 
 impl Classes {
@@ -182,6 +182,7 @@ impl Classes {
                 epoch: datetime.getattr("datetime")?.call1((1970, 1, 1))?.unbind(),
                 generic: class(&numpy, "generic")?,
                 datetime64: class(&numpy, "datetime64")?,
+                timedelta64: class(&numpy, "timedelta64")?,
             })
         })
     }

@@ -69,6 +69,7 @@ class Runtime:
         max_shard_bytes: int,
         prefetch_size: int,
         prefetch_bytes: int,
+        validate: bool,
         skip: bool,
         progress: Callable[[int, int], object],
         waiting: Callable[[str], object],

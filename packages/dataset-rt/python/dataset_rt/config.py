@@ -285,9 +285,9 @@ class ReaderConfig(_Config):
         validate_cache: Whether every file is read whole and its checksum compared
             when a cache is opened.
         verify_reads: Whether each payload's checksum is compared when it is read.
-        io: `"mapped"`: files are mapped into memory, fastest when they are warm.
-            `"positioned"`: they are read by system calls, which works everywhere.
-            `"auto"` takes the one that suits the file system.
+        io: `"auto"` and `"positioned"`: files are read by positioned reads, which
+            works everywhere. `"mapped"` is for mapping them into memory; this release
+            cannot, and refuses it when a cache is opened.
 
     Raises:
         ConfigError: If a field is unknown or outside its range.

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, NoReturn, SupportsIndex
 
 import polars as pl
 import pyarrow as pa
 
-from dataset_rt._core import CachedSample
+from dataset_rt._core import BatchIterator, CachedSample, SampleIterator
 from dataset_rt._core import Dataset as CoreDataset
 from dataset_rt.columns import DTYPES
 from dataset_rt.errors import ConfigError, MetadataError
-from dataset_rt.forks import polars_survived
+from dataset_rt.forks import check_polars
 from dataset_rt.integers import row_number, row_numbers, unsigned
 from dataset_rt.stream import SampleStream
 
@@ -33,11 +33,12 @@ class CachedDataset:
 
     Made by `DatasetRuntime`. Iterating it delivers one window of `epoch_len` draws and
     moves its position past them; the next iterator goes on in the stream. An iterator
-    keeps the table and the epoch length of the moment when it was made.
+    keeps the table and the epoch length of the moment when it was made. It has a
+    `state_dict()` of its own, for a loop that runs several iterators at once.
     """
 
     _core: CoreDataset
-    # The table as it was last set, or None while nobody has edited it.
+    # The table as the user last set it (its dtypes and order of columns included), or None while nobody has edited it.
     _table: pl.DataFrame | None
 
     @classmethod
@@ -73,8 +74,20 @@ class CachedDataset:
         """The number of samples that an epoch delivers; in a rank's view, to this rank."""
         return len(self._core)
 
-    def __iter__(self) -> Iterator[CachedSample]:
-        """Deliver the next window; it is reserved at the first `next`, not here."""
+    def __bool__(self) -> bool:
+        """True: a dataset always has rows."""
+        return True
+
+    def __iter__(self) -> SampleIterator:
+        """Deliver the next window; it is reserved at the first `next`, not here.
+
+        Returns:
+            An iterator for one thread at a time. Its `state_dict()` says how much of
+            it was consumed and is loaded by `CachedDataset.load_state_dict`. `next`
+            raises `CacheCorruptError` or `CacheIOError` for a sample that cannot be
+            read as it was published, and `ConfigError` for a window that would exceed
+            the end of the stream or while another thread is in `next`.
+        """
         return self._core.iterate()
 
     # -- the stream ----------------------------------------------------------------
@@ -136,8 +149,11 @@ class CachedDataset:
             A dataset with a position of its own over the same caches and table.
 
         Raises:
-            ConfigError: If an argument is out of range, or this is a view already.
+            ConfigError: If an argument is out of range, this is a view already, or the
+                epoch is too short for all ranks to get a draw of it under "drop".
         """
+        if not isinstance(remainder, str):
+            raise ConfigError(f'remainder must be "extend", "drop" or "uneven", got {remainder!r}')
         core = self._core.shard(unsigned(rank, "rank"), unsigned(world_size, "world_size"), remainder)
         return self._over(core, self._table)
 
@@ -153,15 +169,18 @@ class CachedDataset:
         Returns:
             Columns `cache_id` and `sample_id` (UInt64), the stored columns, `weight`
             (Float64), then columns that were added. Rows stand as they were last set;
-            at first all caches in the order given, each by `sample_id`, weight 1.
+            at first all caches in the order given, each by `sample_id`, weight 1. The
+            frame is yours: what is done to it in place reaches no dataset.
 
         Raises:
             CacheCorruptError: If the stored columns are not what was written.
-            ConfigError: In a forked child, where Polars cannot be used.
+            CacheIOError: If they cannot be read.
+            ConfigError: In a forked child that inherited the caches or where Polars
+                cannot work.
         """
         self._check_home()
         if self._table is not None:
-            return self._table
+            return self._normalised(self._table)
         return pl.DataFrame(self._core.first_table())
 
     def update_metadata(self, metadata: pl.DataFrame, *, reset_stream: bool = True) -> None:
@@ -181,13 +200,19 @@ class CachedDataset:
             MetadataError: If a rule is broken; it names the first row. The old table
                 stays in force.
             ConfigError: If weights differ where rows are drawn without replacement,
-                in a forked child, or if the arguments are of a wrong type.
+                in a forked child as in `get_metadata`, or if `reset_stream` is no bool.
+                The old table stays in force.
+            CacheCorruptError: If the stored columns, which it compares, are not what
+                was written.
+            CacheIOError: If they cannot be read.
         """
         if not isinstance(reset_stream, bool):
             raise ConfigError(f"reset_stream must be True or False, got {reset_stream!r}")
-        stored = self._check_table(metadata)
-        self._core.update(stored, reset_stream=reset_stream)
-        self._table = self._normalised(metadata)
+        checkable = self._checkable(metadata)
+        # Copied before, because nothing may fail once the core has taken the table: both must always be of one edit.
+        table = metadata.clone()
+        self._core.update(checkable, reset_stream=reset_stream)
+        self._table = table
 
     def with_metadata(self, metadata: pl.DataFrame) -> CachedDataset:
         """An independent dataset over the same open caches with another table.
@@ -201,15 +226,20 @@ class CachedDataset:
         Raises:
             MetadataError: As in `update_metadata`.
             ConfigError: As in `update_metadata`.
+            CacheCorruptError: As in `update_metadata`.
+            CacheIOError: As in `update_metadata`.
         """
-        core = self._core.with_table(self._check_table(metadata))
-        return self._over(core, self._normalised(metadata))
+        core = self._core.with_table(self._checkable(metadata))
+        return self._over(core, metadata.clone())
 
     @property
     def caches(self) -> pl.DataFrame:
         """One row a cache: `cache_id`, `name`, `path`, `samples`, `payload_bytes`, `attributes`.
 
         `attributes` is a list of key and value pairs in the order of the keys.
+
+        Raises:
+            ConfigError: In a forked child, as in `get_metadata`.
         """
         self._check_home()
         rows = [
@@ -220,20 +250,21 @@ class CachedDataset:
 
     # -- reading -------------------------------------------------------------------
 
-    def iter_batches(self, batch_size: int, *, drop_last: bool = False) -> Iterator[pa.RecordBatch]:
+    def iter_batches(self, batch_size: int, *, drop_last: bool = False) -> BatchIterator:
         """Deliver the next window in batches: the same draws as sample by sample.
 
         Args:
-            batch_size: Samples a batch, at least 1.
+            batch_size: Samples a batch, in [1, 2**64).
             drop_last: Whether to leave out a last batch that is short. The position
                 moves past it all the same.
 
         Returns:
-            Record batches with `cache_id`, `sample_id`, the stored columns, and `data`
-            (large_binary).
+            An iterator over record batches with `cache_id`, `sample_id`, the stored
+            columns, and `data` (large_binary). It has a `state_dict()`, and its `next`
+            raises the same errors, as the iterator over samples.
 
         Raises:
-            ConfigError: If `batch_size` is out of range.
+            ConfigError: If `batch_size` is out of range or `drop_last` is no bool.
         """
         if not isinstance(drop_last, bool):
             raise ConfigError(f"drop_last must be True or False, got {drop_last!r}")
@@ -242,8 +273,16 @@ class CachedDataset:
     def get_item(self, cache_id: int, sample_id: int) -> CachedSample:
         """Read one sample by its identity, whether the table holds it or not.
 
+        Like all random access it reads in the calling thread and moves no position.
+
+        Args:
+            cache_id: One of `caches`.
+            sample_id: In [0, the cache's number of samples).
+
         Raises:
-            ConfigError: If no open cache has it.
+            ConfigError: If a number is no integer, or no open cache has the sample.
+            CacheCorruptError: If bytes are not those that were published.
+            CacheIOError: If a file cannot be read.
         """
         return self._core.get_item(unsigned(cache_id, "cache_id"), unsigned(sample_id, "sample_id"))
 
@@ -251,36 +290,51 @@ class CachedDataset:
         """Read the sample of a row of `get_metadata()`; negative rows count from the end.
 
         Raises:
-            IndexError: If there is no such row.
+            IndexError: If `row` is an integer outside [-rows, rows).
+            ConfigError: If it is no integer.
+            CacheCorruptError: As in `get_item`.
+            CacheIOError: As in `get_item`.
         """
         return self._core.row(row_number(row))
 
     def read(self, rows: Iterable[SupportsIndex]) -> list[CachedSample]:
         """Read the samples of rows of `get_metadata()`, in the order given.
 
+        Args:
+            rows: Integers in [-rows, rows); negative ones count from the end, and one
+                may come twice.
+
         Raises:
             IndexError: If there is no such row.
+            ConfigError: If a row is no integer.
+            CacheCorruptError: As in `get_item`.
+            CacheIOError: As in `get_item`.
         """
         return self._core.read(row_numbers(rows))
 
     def read_batch(self, rows: Iterable[SupportsIndex]) -> pa.RecordBatch:
-        """Read rows of `get_metadata()` as a batch with the columns of `iter_batches`.
+        """Read rows of `get_metadata()` as one batch with the columns of `iter_batches`.
+
+        Args:
+            rows: As in `read`.
 
         Raises:
             IndexError: If there is no such row.
+            ConfigError: If a row is no integer.
+            CacheCorruptError: As in `get_item`, also for metadata.
+            CacheIOError: As in `get_item`.
         """
         return self._core.read_batch(row_numbers(rows))
 
     # -- inside --------------------------------------------------------------------
 
     def _check_home(self) -> None:
-        if not self._core.is_home() or not polars_survived():
-            raise ConfigError(
-                "the metadata table cannot be used in a forked child, as Polars' threads did not survive the fork; "
-                'edit it in the parent, or start the child by "spawn" or "forkserver" and open the caches there'
-            )
+        check_polars(is_home=self._core.is_home())
 
-    def _check_table(self, metadata: object) -> pl.DataFrame:
+    # Both below take columns by `get_column` and make frames of dicts: `select` and `pl.col` read a name such as "*" or
+    # "^x$" as a pattern, and a frame of a list of columns renames one that has an empty name.
+
+    def _checkable(self, metadata: object) -> pl.DataFrame:
         """The columns that the core checks."""
         self._check_home()
         if isinstance(metadata, pl.LazyFrame):
@@ -290,16 +344,18 @@ class CachedDataset:
             advice = "; polars.from_pandas() converts it" if kind.startswith("pandas.") else ""
             raise MetadataError(f"metadata must be a polars.DataFrame, got a {kind}{advice}")
         dtypes = self._dtypes()
-        table = metadata.select([column for column in metadata.columns if column in dtypes])
+        columns = {name: metadata.get_column(name) for name in metadata.columns if name in dtypes}
         # A column of nothing but nulls has no dtype of its own; Arrow's interface disagrees on how to hand it over.
-        nulls = [name for name, dtype in table.schema.items() if dtype == pl.Null]
-        return table.with_columns(pl.col(name).cast(dtypes[name]) for name in nulls)
+        return pl.DataFrame(
+            {name: column.cast(dtypes[name]) if column.dtype == pl.Null else column for name, column in columns.items()}
+        )
 
     def _normalised(self, metadata: pl.DataFrame) -> pl.DataFrame:
-        """The checked table with its columns in order and of the dtypes that `get_metadata` promises."""
+        """A new frame of a checked table, with the order of columns and the dtypes that `get_metadata` promises."""
         dtypes = self._dtypes()
-        extra = [column for column in metadata.columns if column not in dtypes]
-        return metadata.select([*(pl.col(name).cast(dtype) for name, dtype in dtypes.items()), *map(pl.col, extra)])
+        promised = {name: metadata.get_column(name).cast(dtype) for name, dtype in dtypes.items()}
+        extra = {name: metadata.get_column(name) for name in metadata.columns if name not in dtypes}
+        return pl.DataFrame({**promised, **extra})
 
     def _dtypes(self) -> dict[str, pl.DataType]:
         """The dtypes of the columns that every table has, in their order."""

@@ -1,4 +1,4 @@
-"""Every exception that dataset_rt raises.
+"""The exceptions of dataset_rt.
 
 All of them derive from `DatasetRTError`. They are ordinary Python classes, so
 that one can also be a `ValueError` or an `OSError`, and all of them survive

@@ -1,4 +1,4 @@
-"""Whether a forked child can use Polars."""
+"""Whether a process can use Polars, which a fork may have taken from it."""
 
 from __future__ import annotations
 
@@ -8,22 +8,41 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["polars_survived"]
+from dataset_rt.errors import ConfigError
+
+__all__ = ["check_polars"]
 
 # Threads of Polars' pool and of its executor, by the names that Linux shows. Both are started by the first query.
 _POLARS_THREAD = re.compile(r"polars-\d|async-executor")
+_THREADS = Path("/proc/self/task")
 
 _running_at_fork = False
 _lost = False
 
 
-def polars_survived() -> bool:
-    """Whether Polars works in this process.
+def check_polars(*, is_home: bool) -> None:
+    """Refuse to work on tables where that could wait for ever.
 
-    Its threads do not exist in a child that was forked once they had started, and
-    whatever needs them there waits for ever. A child that was forked before starts its own.
+    Polars' threads do not exist in a child that was forked once they had started, and
+    whatever needs them there never ends. A child that was forked before starts its own;
+    as not every system shows threads, tables of inherited caches are refused to it, too.
+
+    Args:
+        is_home: Whether this process opened the caches itself.
+
+    Raises:
+        ConfigError: In a forked child that inherited the caches or lost Polars' threads.
     """
-    return not _lost
+    if _lost:
+        reason = "Polars' threads did not survive the fork"
+    elif not is_home:
+        reason = "its parent opened the caches, and only the process that did so works on their tables"
+    else:
+        return
+    raise ConfigError(
+        f"the metadata table cannot be used in this forked child: {reason}; "
+        'use it in the parent, or start the child by "spawn" or "forkserver" and open the caches there'
+    )
 
 
 def _look() -> None:
@@ -32,7 +51,12 @@ def _look() -> None:
 
 
 def _thread_names() -> Iterator[str]:
-    for thread in Path("/proc/self/task").iterdir():
+    try:
+        threads = list(_THREADS.iterdir())
+    except OSError:
+        # Without /proc nothing is known; an exception here would only be printed, at each fork of the process.
+        return
+    for thread in threads:
         # A thread that has ended meanwhile is no matter.
         with contextlib.suppress(OSError):
             yield (thread / "comm").read_text()

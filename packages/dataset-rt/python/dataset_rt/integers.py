@@ -10,7 +10,7 @@ import numpy as np
 
 from dataset_rt.errors import ConfigError
 
-__all__ = ["row_number", "row_numbers", "unsigned", "unsigned_list"]
+__all__ = ["integer", "position_number", "row_number", "row_numbers", "unsigned", "unsigned_list"]
 
 
 def unsigned(value: object, argument: str) -> int:
@@ -19,7 +19,7 @@ def unsigned(value: object, argument: str) -> int:
     Raises:
         ConfigError: If it is none; the message names `argument`.
     """
-    number = _integer(value, argument)
+    number = integer(value, argument)
     if not 0 <= number < 2**64:
         raise ConfigError(f"{argument} must be in [0, 2**64), got {number}")
     return number
@@ -53,10 +53,40 @@ def row_number(value: object) -> int:
     """
     if isinstance(value, slice):
         raise ConfigError(f"row must be an integer, got {value}; read(range(start, stop)) reads several rows")
-    number = _integer(value, "row")
+    number = integer(value, "row")
     if not -(2**64) < number < 2**64:
         raise IndexError(f"row must be the number of a row, got {number}")
     return number
+
+
+def position_number(value: object) -> int:
+    """The number of a draw.
+
+    Raises:
+        ConfigError: If it is no integer.
+        IndexError: If no stream has such a draw.
+    """
+    if isinstance(value, slice):
+        raise ConfigError(f"position must be an integer, got {value}; fetch(range(start, stop)) reads several draws")
+    number = integer(value, "position")
+    if not 0 <= number < 2**64:
+        raise IndexError(f"position must be in [0, 2**64), got {number}")
+    return number
+
+
+def integer(value: object, argument: str) -> int:
+    """An integer of any size, Python's or NumPy's, and no bool.
+
+    Raises:
+        ConfigError: If it is none; the message names `argument`.
+    """
+    if isinstance(value, (bool, np.bool_)) or not isinstance(value, SupportsIndex):
+        raise ConfigError(f"{argument} must be an integer, got {value!r}")
+    try:
+        return operator.index(value)
+    except TypeError:
+        # An array has __index__ and refuses it unless it holds one integer.
+        raise ConfigError(f"{argument} must be an integer, got {value!r}") from None
 
 
 def _listed(values: Iterable[SupportsIndex], argument: str) -> Iterable[object]:
@@ -66,13 +96,3 @@ def _listed(values: Iterable[SupportsIndex], argument: str) -> Iterable[object]:
     if not isinstance(values, Iterable):
         raise ConfigError(f"{argument} must be integers in a list or an array, got {values!r}")
     return values
-
-
-def _integer(value: object, argument: str) -> int:
-    if isinstance(value, (bool, np.bool_)) or not isinstance(value, SupportsIndex):
-        raise ConfigError(f"{argument} must be an integer, got {value!r}")
-    try:
-        return operator.index(value)
-    except TypeError:
-        # An array has __index__ and refuses it unless it holds one integer.
-        raise ConfigError(f"{argument} must be an integer, got {value!r}") from None

@@ -104,7 +104,6 @@ class WriteProgress:
         self._bar: Any = None
 
     def __enter__(self) -> Self:
-        """Give itself."""
         return self
 
     def __exit__(

@@ -75,12 +75,11 @@ class CacheWriteError:
     error: Exception = field(default=_NOT_GIVEN, kw_only=True, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Give the default exception its message."""
+        """Make an exception of the message where none is given."""
         if self.error is _NOT_GIVEN:
             object.__setattr__(self, "error", DatasetRTError(self.message))
 
     def __str__(self) -> str:
-        """The message."""
         return self.message
 
 
@@ -104,7 +103,7 @@ class CacheSourcesDatasetSuccess:
     results: list[CacheWriteResult]
 
     def unwrap(self) -> CachedDataset:
-        """Give the dataset."""
+        """The dataset, so that `from_cache_sources(...).unwrap()` works on every result."""
         return self.dataset
 
 
@@ -134,15 +133,14 @@ class CacheSourcesDatasetError:
             object.__setattr__(self, "error", next(failures, DatasetRTError(self.message)))
 
     def __str__(self) -> str:
-        """The message."""
         return self.message
 
     def unwrap(self) -> NoReturn:
         """Raise the first failure.
 
         Raises:
-            Exception: `error`; a `DatasetRTError` unless the source's own
-                iterator raised something else.
+            DatasetRTError: `error`. What a source's own code raised is the `__cause__`
+                of a `SourceError`.
         """
         raise self.error
 

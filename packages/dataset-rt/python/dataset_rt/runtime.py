@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NoReturn
@@ -15,7 +16,8 @@ from dataset_rt import _core
 from dataset_rt.columns import kind_of
 from dataset_rt.config import ReaderConfig, WriterConfig
 from dataset_rt.dataset import CachedDataset
-from dataset_rt.errors import CacheExistsError, ConfigError, DatasetRTError
+from dataset_rt.errors import CacheExistsError, ConfigError, DatasetRTError, SourceError
+from dataset_rt.integers import integer
 from dataset_rt.progress import WriteProgress
 from dataset_rt.results import (
     CacheSourcesDatasetError,
@@ -46,13 +48,12 @@ class DatasetRuntime:
             process may use processors, but no more than 8.
 
     Raises:
-        ConfigError: If `num_workers` is outside its range.
+        ConfigError: If `num_workers` is no integer (a bool is none) or outside its range.
     """
 
     def __init__(self, *, num_workers: int | None = None) -> None:
         if num_workers is not None:
-            if isinstance(num_workers, bool) or not isinstance(num_workers, int):
-                raise ConfigError(f"num_workers must be an int or None, got {num_workers!r}")
+            num_workers = integer(num_workers, "num_workers")
             if not 1 <= num_workers <= _MOST_WORKERS:
                 raise ConfigError(f"num_workers must be in [1, {_MOST_WORKERS}], got {num_workers}")
         self._core = _core.Runtime(num_workers)
@@ -98,7 +99,8 @@ class DatasetRuntime:
 
         Returns:
             One result a source, in input order. A cache that is already there is a
-            `CacheWriteError` holding a `CacheExistsError`.
+            `CacheWriteError` holding a `CacheExistsError`; what the source's own code
+            raised is the `__cause__` of a `SourceError`.
 
         Raises:
             ConfigError: If an argument is of a wrong type, a name cannot be a
@@ -171,9 +173,12 @@ class DatasetRuntime:
         Raises:
             CacheNotFoundError: If there is no complete cache in a folder.
             CacheCorruptError: If a file is not what the manifest says.
+            CacheIOError: If a file cannot be read.
             CacheVersionError: If a cache has another format version.
-            ConfigError: If no path is given, or the same cache twice.
-            MetadataError: If the caches' columns differ in names or kinds.
+            ConfigError: If an argument is of a wrong type, no path is given, the same
+                cache is given twice, or this release cannot read by
+                `reader_config.io`.
+            MetadataError: If the caches' columns do not agree in names, order and kinds.
         """
         _expect(reader_config, ReaderConfig, "reader_config")
         if isinstance(paths, (str, os.PathLike)):
@@ -198,20 +203,26 @@ class DatasetRuntime:
         and samples, however they would be stored. It reads the whole source.
 
         Args:
-            source: The source.
+            source: One source.
             on_error: As in `WriterConfig`: "fail" or "skip".
 
         Returns:
             64 hexadecimal digits; a cache's own stands in its manifest.
 
         Raises:
-            SourceError: If a sample is refused or there is none.
-            ConfigError: If an argument is wrong.
+            SourceError: If a sample is refused, there is none, or the source's own code
+                raised, which is the `__cause__` then.
+            ConfigError: If an argument is wrong, or the source's name, `attributes` or
+                `metadata_schema` cannot be a cache's.
         """
         if on_error not in ("fail", "skip"):
             raise ConfigError(f'on_error must be "fail" or "skip", got {on_error!r}')
-        [(name, source)] = _named(source)
-        return self._core.content_digest(source, name, schema=_schema(source), skip=on_error == "skip")
+        named = _named(source)
+        if len(named) != 1:
+            names = _shortened([name for name, _ in named])
+            raise ConfigError(f"source must be one source, got {len(named)}, {names}; call it for each of them")
+        [(name, source)] = named
+        return self._core.content_digest(source, name, schema=_schema(source, name), skip=on_error == "skip")
 
     def _write(
         self,
@@ -266,13 +277,14 @@ class DatasetRuntime:
                 source,
                 root,
                 name,
-                attributes=_attributes(source),
-                schema=_schema(source),
+                attributes=_attributes(source, name),
+                schema=_schema(source, name),
                 algo=config.shard_compression.algo,
                 level=config.shard_compression.level,
                 max_shard_bytes=config.max_shard_bytes,
                 prefetch_size=config.prefetch_size,
                 prefetch_bytes=config.prefetch_bytes,
+                validate=config.validate_cache,
                 skip=config.on_error == "skip",
                 progress=progress.update,
                 waiting=waiting,
@@ -281,8 +293,6 @@ class DatasetRuntime:
             if error is not None:
                 raise error
             if found is not None and not reused:
-                if config.validate_cache:
-                    self._open_one(found, validate=True)
                 return CacheWriteSuccess(
                     name, found, samples=samples, skipped=skipped, first_errors=report.first_errors
                 )
@@ -359,13 +369,37 @@ def _named(sources: object) -> list[tuple[str, CacheSource]]:
     return named
 
 
-def _attributes(source: CacheSource) -> dict[str, str]:
-    attributes = getattr(source, "attributes", None)
-    if attributes is None:
-        return {}
-    if not isinstance(attributes, Mapping):
-        raise ConfigError(f"attributes must be a mapping from str to str, got {_shortened(attributes)}")
-    for key, value in attributes.items():
+@contextmanager
+def _asking(source_name: str, attribute: str) -> Iterator[None]:
+    """What the source's own code raises here fails this source, and not the call with all the others."""
+    try:
+        yield
+    except DatasetRTError:
+        raise
+    except Exception as error:
+        raised = _shortened(error)
+        message = f"source {source_name!r}: {attribute} that can be read expected, but reading it raised {raised}"
+        raise SourceError(message, source_name=source_name) from error
+
+
+def _optional(source: CacheSource, attribute: str) -> Any:
+    """An attribute that a source may have, or None."""
+    try:
+        return getattr(source, attribute)
+    except AttributeError:
+        # A property that fails by an AttributeError of its own must not pass for one that is not there.
+        if hasattr(type(source), attribute):
+            raise
+        return None
+
+
+def _attributes(source: CacheSource, source_name: str) -> dict[str, str]:
+    with _asking(source_name, "attributes"):
+        attributes = _optional(source, "attributes")
+        if attributes is not None and not isinstance(attributes, Mapping):
+            raise ConfigError(f"attributes must be a mapping from str to str, got {_shortened(attributes)}")
+        copied = dict(attributes or {})
+    for key, value in copied.items():
         if not isinstance(key, str) or not isinstance(value, str):
             raise ConfigError(f"attributes must be a mapping from str to str, got {key!r}: {_shortened(value)}")
         try:
@@ -374,17 +408,19 @@ def _attributes(source: CacheSource) -> dict[str, str]:
             raise ConfigError(
                 f"attributes must be text that UTF-8 can hold, got {key!r}: {_shortened(value)}"
             ) from None
-    return dict(attributes)
+    return copied
 
 
-def _schema(source: CacheSource) -> list[tuple[str, str]] | None:
-    schema = getattr(source, "metadata_schema", None)
-    if schema is None:
-        return None
-    if not isinstance(schema, Mapping):
-        raise ConfigError(f"metadata_schema must be a Polars schema, got {_shortened(schema)}")
+def _schema(source: CacheSource, source_name: str) -> list[tuple[str, str]] | None:
+    with _asking(source_name, "metadata_schema"):
+        schema = _optional(source, "metadata_schema")
+        if schema is None:
+            return None
+        if not isinstance(schema, Mapping):
+            raise ConfigError(f"metadata_schema must be a Polars schema, got {_shortened(schema)}")
+        columns = dict(schema)
     kinds: list[tuple[str, str]] = []
-    for column, dtype in schema.items():
+    for column, dtype in columns.items():
         kind = kind_of(dtype)
         if not isinstance(column, str) or kind is None:
             kinds_named = 'Boolean, Int64, Float64, String, Date or Datetime("us")'
@@ -416,5 +452,8 @@ def _expect(value: object, kind: type, argument: str) -> None:
 
 
 def _shortened(value: object) -> str:
-    text = repr(value)
+    try:
+        text = repr(value)
+    except Exception:  # noqa: BLE001  # a broken repr must not hide what is being said of the value
+        text = f"an object of type {type(value).__name__}"
     return text if len(text) <= 80 else f"{text[:80]}…"

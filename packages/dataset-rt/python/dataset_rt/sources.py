@@ -22,9 +22,9 @@ class CacheInput(NamedTuple):
     """One sample that a source yields.
 
     Attributes:
-        data: The payload, stored and given back byte for byte. What can change
-            later (a bytearray or a view) is copied before the source is asked for
-            its next sample, so a source may refill one buffer.
+        data: The payload, stored and given back byte for byte. One buffer may serve
+            for all samples: of a bytearray or a view a copy is taken at once, and
+            the source's iterator goes on only after that.
         metadata: Column name to value; the same names on every sample. They
             become the columns of the metadata table, in the first sample's order.
             Integers must fit in 64 bits with sign; datetimes have no zone and are

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterable
 from typing import Any, SupportsIndex
 
@@ -14,8 +13,8 @@ import pyarrow as pa
 from dataset_rt._core import CachedSample
 from dataset_rt._core import Stream as CoreStream
 from dataset_rt.errors import ConfigError
-from dataset_rt.forks import polars_survived
-from dataset_rt.integers import unsigned, unsigned_list
+from dataset_rt.forks import check_polars
+from dataset_rt.integers import position_number, unsigned, unsigned_list
 
 __all__ = ["SampleStream"]
 
@@ -66,8 +65,12 @@ class SampleStream:
     def rows(self, start: int, count: int) -> npt.NDArray[np.uint64]:
         """Population rows of the draws `start`, `start + 1`, …: `count` numbers, uint64.
 
+        Args:
+            start: First draw, in [0, 2**64).
+            count: How many draws, in [0, 2**64 - start]. The result takes 8 bytes a draw.
+
         Raises:
-            ConfigError: If a number is out of range, or draws beyond 2**64 - 1 are asked for.
+            ConfigError: If a number is out of range, or no memory could hold the result.
         """
         return np.frombuffer(self._core.rows(unsigned(start, "start"), unsigned(count, "count")), dtype="<u8")
 
@@ -82,31 +85,71 @@ class SampleStream:
         return np.frombuffer(self._core.records(unsigned(start, "start"), unsigned(count, "count")), dtype="<u8")
 
     def fetch(self, positions: Iterable[SupportsIndex]) -> list[CachedSample]:
-        """Read the samples of draws, in the order given."""
+        """Read the samples of draws, in the order given, in the calling thread.
+
+        Args:
+            positions: Numbers of draws, each in [0, 2**64); one may come twice.
+
+        Raises:
+            ConfigError: If a position is no integer in its range.
+            CacheCorruptError: If bytes are not those that were published.
+            CacheIOError: If a file cannot be read.
+        """
         return self._core.fetch(unsigned_list(positions, "positions"))
 
     def fetch_records(self, records: Iterable[SupportsIndex]) -> list[CachedSample]:
-        """Read samples by record numbers, in the order given."""
+        """Read samples by record numbers, in the order given, in the calling thread.
+
+        Args:
+            records: Numbers as `records` gives them, each in [0, samples of all caches);
+                whether the table holds the sample does not matter.
+
+        Raises:
+            ConfigError: If a record is no integer, or there is no such record.
+            CacheCorruptError: As in `fetch`.
+            CacheIOError: As in `fetch`.
+        """
         return self._core.fetch_records(unsigned_list(records, "records"))
 
     def fetch_batch(self, positions: Iterable[SupportsIndex]) -> pa.RecordBatch:
-        """Read draws as a batch with the columns of `CachedDataset.iter_batches`."""
+        """Read draws as one batch with the columns of `CachedDataset.iter_batches`.
+
+        Args:
+            positions: As in `fetch`.
+
+        Raises:
+            ConfigError: As in `fetch`.
+            CacheCorruptError: As in `fetch`, also for metadata.
+            CacheIOError: As in `fetch`.
+        """
         return self._core.fetch_batch(unsigned_list(positions, "positions"))
 
     def fetch_records_batch(self, records: Iterable[SupportsIndex]) -> pa.RecordBatch:
-        """Read records as a batch with the columns of `CachedDataset.iter_batches`."""
+        """Read records as one batch with the columns of `CachedDataset.iter_batches`.
+
+        Args:
+            records: As in `fetch_records`.
+
+        Raises:
+            ConfigError: As in `fetch_records`.
+            CacheCorruptError: As in `fetch`, also for metadata.
+            CacheIOError: As in `fetch`.
+        """
         return self._core.fetch_records_batch(unsigned_list(records, "records"))
+
+    # The stream has no end: without this, Python would iterate it by __getitem__, one read a sample.
+    __iter__ = None
 
     def __getitem__(self, position: SupportsIndex) -> CachedSample:
         """Read the sample of one draw.
 
         Raises:
-            IndexError: If `position` is not in [0, 2**64).
+            IndexError: If `position` is an integer outside [0, 2**64).
+            ConfigError: If it is no integer.
+            CacheCorruptError: As in `fetch`.
+            CacheIOError: As in `fetch`.
         """
-        number = operator.index(position)
-        if not 0 <= number < 2**64:
-            raise IndexError(f"position must be in [0, 2**64), got {number}")
-        return self._core.fetch([number])[0]
+        return self._core.fetch([position_number(position)])[0]
 
     def table(self) -> pl.DataFrame:
         """The population in its own numbering: row r is what `rows` calls r.
@@ -115,20 +158,28 @@ class SampleStream:
             Columns `cache_id`, `sample_id`, the stored columns, `weight`.
 
         Raises:
-            ConfigError: In a forked child, where Polars cannot be used.
+            CacheCorruptError: If the stored columns are not what was written.
+            CacheIOError: If they cannot be read.
+            ConfigError: In a forked child that inherited the caches or where Polars
+                cannot work.
         """
-        if not self._core.is_home() or not polars_survived():
-            raise ConfigError(
-                "the table cannot be used in a forked child, as Polars' threads did not survive the fork; take it in "
-                'the parent, or start the child by "spawn" or "forkserver"'
-            )
+        check_polars(is_home=self._core.is_home())
         return pl.DataFrame(self._core.table())
 
     def order_digest(self, start: int, count: int) -> str:
         """BLAKE3 over the identities of draws; equal exactly when the order is. Reads no payload.
 
+        The time it takes grows with `count`, the memory does not. Ctrl-C ends it.
+
+        Args:
+            start: First draw, in [0, 2**64).
+            count: How many draws, in [0, 2**64 - start].
+
         Returns:
             64 hexadecimal digits: the digest of `cache_id` and `sample_id`, each a
             little-endian 64-bit integer, of the draws `start`, `start + 1`, ….
+
+        Raises:
+            ConfigError: If a number is out of range.
         """
         return self._core.order_digest(unsigned(start, "start"), unsigned(count, "count"))

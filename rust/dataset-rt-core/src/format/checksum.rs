@@ -26,7 +26,13 @@ pub fn xxh3_128(bytes: &[u8]) -> u128 {
 /// are found, though their bytes agree with one another.
 #[must_use]
 pub fn record_check(sample: SampleId, stored: &[u8]) -> u64 {
-    xxh3_64(stored) ^ mix(sample.0)
+    record_check_of(sample, xxh3_64(stored))
+}
+
+/// The same from the XXH3-64 of the stored bytes, for writers that hash before they know the sample's number.
+#[must_use]
+pub const fn record_check_of(sample: SampleId, stored_xxh3: u64) -> u64 {
+    stored_xxh3 ^ mix(sample.0)
 }
 
 /// A BLAKE3 digest; written as 64 lower-case hexadecimal digits.

@@ -28,9 +28,7 @@ mod shard;
 mod value;
 
 pub use batch::decode_batch;
-/// The hash that files, contents and orders are identified by.
-pub use blake3::Hasher as Blake3;
-pub use checksum::{Digest, record_check, xxh3_64, xxh3_128};
+pub use checksum::{Digest, record_check, record_check_of, xxh3_64, xxh3_128};
 pub use codec::{Codec, Compression, Decoder, Encoder};
 pub use column::{
     Column, ColumnKind, MAX_COLUMN_NAME_BYTES, MAX_COLUMNS, RESERVED_COLUMNS, broken_column_rule, check_column_name,

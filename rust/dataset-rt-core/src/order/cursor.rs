@@ -213,6 +213,15 @@ impl Cursor {
         state_before(self.position, self.rest, self.epoch_len)
     }
 
+    /// How many samples an iterator that has not reserved its window yet would deliver; 0 where it cannot begin.
+    #[must_use]
+    pub fn count_of(&self, ticket: &Ticket) -> u64 {
+        let is_current = ticket.generation == self.generation;
+        let (position, rest) = if is_current { (self.position, self.rest) } else { (ticket.position, ticket.rest) };
+        let progress = Progress::begin(position, rest, ticket.epoch_len, ticket.world, ticket.least);
+        progress.map_or(0, |progress| progress.window().count())
+    }
+
     /// The state of an iterator that has not reserved its window yet.
     #[must_use]
     pub fn state_of(&self, ticket: &Ticket) -> CursorState {

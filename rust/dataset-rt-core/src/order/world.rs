@@ -136,12 +136,12 @@ impl World {
     /// [`Error::Config`] for a length of 0, and under [`Remainder::Drop`] for one that leaves the ranks nothing.
     pub fn check_epoch_len(self, length: u64) -> Result<()> {
         if length == 0 {
-            return Err(Error::config("epoch length must be at least 1, got 0"));
+            return Err(Error::config("epoch_len must be at least 1, got 0"));
         }
         if self.most(length) == 0 {
             return Err(Error::config(format!(
-                "epoch length must be at least the world size {} with remainder=\"drop\", got {length}; \
-                 set a longer epoch, or use remainder=\"extend\" or \"uneven\"",
+                "epoch_len must be at least the world size {} with remainder=\"drop\", got {length}; \
+                 use remainder=\"extend\" or \"uneven\", fewer ranks, or more rows or a longer epoch",
                 self.size
             )));
         }

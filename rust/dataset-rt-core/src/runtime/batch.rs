@@ -3,7 +3,7 @@
 use std::mem::MaybeUninit;
 use std::sync::Arc;
 
-use arrow_array::{Array, ArrayRef, LargeBinaryArray, RecordBatch, RecordBatchOptions, UInt64Array, new_empty_array};
+use arrow_array::{Array, ArrayRef, LargeBinaryArray, RecordBatch, RecordBatchOptions, UInt64Array};
 use arrow_buffer::{Buffer, OffsetBuffer, ScalarBuffer};
 use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use arrow_select::interleave::interleave;
@@ -96,10 +96,6 @@ pub fn assemble(caches: &CacheSet, schema: &SchemaRef, filled: Filled<BatchSlots
 
 /// The stored columns of a run's records, gathered from the metadata batches.
 fn stored_columns(caches: &CacheSet, columns: usize, run: &Run) -> Result<Vec<ArrayRef>> {
-    if run.records.is_empty() {
-        let kinds = caches.columns();
-        return Ok(kinds.iter().map(|column| new_empty_array(&column.kind.data_type())).collect());
-    }
     if columns == 0 {
         return Ok(Vec::new());
     }

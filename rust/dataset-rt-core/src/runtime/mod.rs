@@ -21,6 +21,6 @@ pub use outside::{Outside, WAIT};
 pub use plan::{Drawer, Run, plan, resize};
 pub use pool::{Job, Pool, Runtime};
 pub use read_ahead::{FinishedRun, ReadAhead, ReadLimits};
-pub use task::{Filled, Outcome, Task, Work, read_in_pieces};
+pub use task::{Filled, Outcome, Stopped, Task, Work, read_in_pieces};
 pub use verify::verify_caches;
 pub use write::{SampleFeed, WriteLimits, WriteObserver, Written, find_published, write_cache};

@@ -73,6 +73,8 @@ pub struct ReadAhead<S: PayloadSlots + 'static> {
     queue: VecDeque<(u64, Arc<Task<S>>)>,
     queued_draws: u64,
     queued_bytes: u64,
+    /// The next run, while the queue has no room for its bytes.
+    planned: Option<Run>,
     /// Place of the first draw that no run holds, and of the first that was not delivered.
     next: u64,
     delivered: u64,
@@ -104,6 +106,7 @@ impl<S: PayloadSlots + 'static> ReadAhead<S> {
             queue: VecDeque::new(),
             queued_draws: 0,
             queued_bytes: 0,
+            planned: None,
             next: 0,
             delivered: 0,
             single_until: 0,
@@ -141,8 +144,11 @@ impl<S: PayloadSlots + 'static> ReadAhead<S> {
                     match read {
                         Ok(outcome) => break outcome,
                         Err(stopped) => {
-                            self.restart();
-                            return Err(stopped);
+                            match stopped.outcome {
+                                Some(outcome) => task.put_back(outcome),
+                                None => self.restart(),
+                            }
+                            return Err(stopped.error);
                         }
                     }
                 }
@@ -155,6 +161,9 @@ impl<S: PayloadSlots + 'static> ReadAhead<S> {
                     self.queued_draws -= draws;
                     self.queued_bytes -= filled.run().payload_bytes;
                     self.delivered = first + draws;
+                    // The next runs are read while the consumer works on this one. What is wrong with them is said when
+                    // they are asked for.
+                    let _ = self.top_up(allocate);
                     return Ok(Some((first, filled)));
                 }
                 Err(failed) => {
@@ -181,15 +190,18 @@ impl<S: PayloadSlots + 'static> ReadAhead<S> {
     fn top_up(&mut self, allocate: &mut dyn FnMut(&Run) -> Result<S>) -> Result<()> {
         while self.next < self.count && self.has_room() {
             let careful = self.next < self.single_until;
-            let most = if careful { 1 } else { self.limits.run_draws.min(self.count - self.next) };
-            let caches = Arc::clone(self.drawer.population().caches());
-            let (first, step) = (self.window.position(self.next), self.window.world().size());
-            let records = self.drawer.records(first, step, most)?;
-            let run = plan(&caches, records, self.limits.run_bytes)?;
-            let slots = allocate(&run)?;
+            let run = match self.planned.take() {
+                Some(run) => run,
+                None => self.plan_next(if careful { 1 } else { self.limits.run_draws })?,
+            };
             let (draws, bytes) = (run.records.len() as u64, run.payload_bytes);
-            let cancelled = Arc::clone(&self.cancelled);
-            let task = Arc::new(Task::new(caches, Work { run, slots }, self.limits.verify, cancelled));
+            if !self.queue.is_empty() && self.queued_bytes.saturating_add(bytes) > self.limits.ahead_bytes {
+                self.planned = Some(run);
+                break;
+            }
+            let work = Work::new(run, &mut *allocate)?;
+            let caches = Arc::clone(self.drawer.population().caches());
+            let task = Arc::new(Task::new(caches, work, self.limits.verify, Arc::clone(&self.cancelled)));
             if let Some(pool) = self.pool.as_ref().filter(|_| !careful) {
                 let task = Arc::clone(&task);
                 pool.submit(Box::new(move |reader| task.execute(reader)));
@@ -202,6 +214,14 @@ impl<S: PayloadSlots + 'static> ReadAhead<S> {
         Ok(())
     }
 
+    /// Plans a run of at most `most` draws from the next one on.
+    fn plan_next(&mut self, most: u64) -> Result<Run> {
+        let caches = Arc::clone(self.drawer.population().caches());
+        let (first, step) = (self.window.position(self.next), self.window.world().size());
+        let records = self.drawer.records(first, step, most.min(self.count - self.next))?;
+        plan(&caches, records, self.limits.run_bytes)
+    }
+
     fn has_room(&self) -> bool {
         if self.queue.is_empty() {
             return true;
@@ -210,7 +230,6 @@ impl<S: PayloadSlots + 'static> ReadAhead<S> {
             && self.next >= self.single_until
             && self.queue.len() < RUNS_AHEAD
             && self.queued_draws.saturating_add(self.limits.run_draws) <= self.limits.ahead_draws
-            && self.queued_bytes < self.limits.ahead_bytes
     }
 
     /// Gives up what is on its way and goes back to the first draw that was not delivered.
@@ -221,6 +240,7 @@ impl<S: PayloadSlots + 'static> ReadAhead<S> {
         self.cancelled = Arc::new(AtomicBool::new(false));
         self.queued_draws = 0;
         self.queued_bytes = 0;
+        self.planned = None;
         self.next = self.delivered;
     }
 
@@ -246,6 +266,7 @@ impl<S: PayloadSlots + 'static> ReadAhead<S> {
         self.reader = RecordReader::default();
         self.queued_draws = 0;
         self.queued_bytes = 0;
+        self.planned = None;
         self.next = self.delivered;
         self.process = process::id();
     }

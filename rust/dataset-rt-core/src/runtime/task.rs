@@ -16,10 +16,24 @@ const PIECE_BYTES: u64 = 32 << 20;
 /// What a run needs to be read.
 #[derive(Debug)]
 pub struct Work<S> {
+    run: Run,
+    slots: S,
+}
+
+impl<S> Work<S> {
+    /// A run with memory for its payloads.
+    ///
+    /// # Errors
+    /// What `allocate` returns.
+    pub fn new(run: Run, allocate: impl FnOnce(&Run) -> Result<S>) -> Result<Self> {
+        let slots = allocate(&run)?;
+        Ok(Self { run, slots })
+    }
+
     /// The records.
-    pub run: Run,
-    /// Memory for their payloads.
-    pub slots: S,
+    pub fn run(&self) -> &Run {
+        &self.run
+    }
 }
 
 /// A run whose every slot was written and checked. Only reading makes one.
@@ -91,6 +105,11 @@ impl<S: PayloadSlots> Task<S> {
         self.changed.notify_all();
     }
 
+    /// Puts a run back that was read but could not be delivered yet.
+    pub fn put_back(&self, outcome: Outcome<S>) {
+        *self.lock() = State::Done(outcome);
+    }
+
     /// Waits a little for whoever is reading the run.
     pub fn wait(&self) {
         let state = self.lock();
@@ -141,31 +160,53 @@ impl<S: PayloadSlots> Task<S> {
     }
 }
 
+/// Why reading in the calling thread stopped, and what was read already if that was all.
+#[derive(Debug)]
+pub struct Stopped<S> {
+    /// What the caller said.
+    pub error: Error,
+    /// The run, if its last piece had been read.
+    pub outcome: Option<Outcome<S>>,
+}
+
 /// Reads a run in the calling thread, in pieces after which `outside` says whether to go on.
 ///
 /// # Errors
-/// What `outside` returns. What is wrong with the records is in the outcome.
+/// [`Stopped`] where `outside` says so. What is wrong with the records is in the outcome.
 pub fn read_in_pieces<S: PayloadSlots>(
     caches: &CacheSet,
     work: Work<S>,
     verify: bool,
     reader: &mut RecordReader,
     outside: &mut dyn Outside,
-) -> Result<Outcome<S>> {
+) -> std::result::Result<Outcome<S>, Box<Stopped<S>>> {
     let never = AtomicBool::new(false);
     let Work { run, mut slots } = work;
-    let mut first = 0;
-    let mut result = Ok(());
-    while let Some(records) = run.records.get(first..).filter(|records| !records.is_empty() && result.is_ok()) {
+    let (mut first, mut result, mut stop) = (0, Ok(()), None);
+    while let Some(records) = run.records.get(first..).filter(|records| !records.is_empty()) {
         let piece = piece_of(records);
         let mut part = Part { slots: &mut slots, first };
-        outside.run(&mut || result = read_caught(caches, piece, &mut part, verify, &never, reader))?;
+        let asked = outside.run(&mut || result = read_caught(caches, piece, &mut part, verify, &never, reader));
         first += piece.len();
+        stop = asked.err();
+        if result.is_err() || stop.is_some() {
+            break;
+        }
     }
-    Ok(match result {
-        Ok(()) => Ok(Filled { run, slots }),
-        Err(error) => Err(Box::new((error, Work { run, slots }))),
-    })
+    let complete = first >= run.records.len();
+    let outcome = match result {
+        Ok(()) if complete => Some(Ok(Filled { run, slots })),
+        Ok(()) => None,
+        Err(error) => Some(Err(Box::new((error, Work { run, slots })))),
+    };
+    match (stop, outcome) {
+        (None, Some(outcome)) => Ok(outcome),
+        (Some(error), outcome) => Err(Box::new(Stopped { error, outcome })),
+        (None, None) => {
+            let error = Error::Internal { message: "a run was left half read".to_owned() };
+            Err(Box::new(Stopped { error, outcome: None }))
+        }
+    }
 }
 
 /// As many records from the front as fit [`PIECE_BYTES`], but at least one.

@@ -100,7 +100,7 @@ pub fn write_cache<F: SampleFeed>(
         return Ok(Written { path, reused: true });
     }
     std::fs::create_dir_all(root).map_err(|error| Error::io("cannot create the folder", root, error))?;
-    sweep(root);
+    observer.run(&mut || sweep(root))?;
     let lock = loop {
         match NameLock::attempt(root, &source_name)? {
             Attempt::Held(lock) => break Some(lock),

@@ -14,10 +14,14 @@ const FREE: i32 = -1;
 static DESCRIPTORS: [AtomicI32; CAPACITY] = [const { AtomicI32::new(FREE) }; CAPACITY];
 static INSTALLED: Once = Once::new();
 
-/// Enters a descriptor into the table. Returns false where the table is full: the lock then works, but is inherited.
-pub fn register(descriptor: i32) -> bool {
+/// Enters a descriptor into the table. Where the table is full, the lock works, but a forked child inherits it.
+pub fn register(descriptor: i32) {
     INSTALLED.call_once(install);
-    DESCRIPTORS.iter().any(|slot| slot.compare_exchange(FREE, descriptor, Ordering::AcqRel, Ordering::Relaxed).is_ok())
+    for slot in &DESCRIPTORS {
+        if slot.compare_exchange(FREE, descriptor, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+            return;
+        }
+    }
 }
 
 /// Takes a descriptor out of the table; to be called before it is closed.

@@ -57,9 +57,14 @@ impl NameLock {
             .truncate(false)
             .open(path)
             .map_err(|error| Error::io("cannot open the lock file", path, error))?;
-        match file.try_lock() {
+        // Registered first: a child that is forked between the two must not keep the lock.
+        fork_guard::register(file.as_raw_fd());
+        let attempt = file.try_lock();
+        if attempt.is_err() {
+            fork_guard::unregister(file.as_raw_fd());
+        }
+        match attempt {
             Ok(()) => {
-                fork_guard::register(file.as_raw_fd());
                 // Only people read it, so a failure to write it (a full disk, say) is no failure of the lock.
                 let _ = describe_holder(&mut file);
                 HELD.with_borrow_mut(|held| held.push(path.to_path_buf()));
@@ -127,8 +132,13 @@ mod tests {
     fn a_second_writer_is_told_who_holds_the_lock() {
         let root = tempfile::tempdir().unwrap();
         let Attempt::Held(lock) = NameLock::attempt(root.path(), "train").unwrap() else { panic!("not held") };
-        let Attempt::Busy { holder } = NameLock::attempt(root.path(), "train").unwrap() else { panic!("not busy") };
+        let other = std::thread::scope(|scope| {
+            scope.spawn(|| NameLock::attempt(root.path(), "train").unwrap()).join().unwrap()
+        });
+        let Attempt::Busy { holder } = other else { panic!("not busy") };
         assert!(holder.contains(&std::process::id().to_string()), "{holder}");
+        let error = NameLock::attempt(root.path(), "train").unwrap_err().to_string();
+        assert!(error.contains("must not ask for the cache that is being written from it"), "{error}");
         assert!(matches!(NameLock::attempt(root.path(), "other").unwrap(), Attempt::Held(_)));
         drop(lock);
         assert!(matches!(NameLock::attempt(root.path(), "train").unwrap(), Attempt::Held(_)));

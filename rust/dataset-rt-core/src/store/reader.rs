@@ -132,7 +132,7 @@ impl RecordReader {
             return fill(file, slot, entry.offset, verified).map_err(|failure| failure.of(cache, record))?;
         }
         let mut stored = std::mem::take(&mut self.stored);
-        let bytes = grow(&mut stored, entry.stored_bytes);
+        let bytes = grow(&mut stored, entry.stored_bytes)?;
         let result = read_exact(file, bytes, entry.offset)
             .map_err(|failure| failure.of(cache, record))
             .and_then(|()| self.deliver(cache, record, bytes, slot, verify));
@@ -154,13 +154,16 @@ impl RecordReader {
         let start = first.entry.offset;
         let total = planned().map(|(_, record)| record.entry.stored_bytes).sum();
         let mut stored = std::mem::take(&mut self.stored);
-        let bytes = grow(&mut stored, total);
+        let bytes = grow(&mut stored, total)?;
         let mut result = Ok(());
         if read_exact(file, bytes, start).is_ok() {
             let mut rest: &[u8] = bytes;
             for (index, record) in planned() {
                 let length = usize::try_from(record.entry.stored_bytes).unwrap_or(usize::MAX);
-                let Some((mine, after)) = rest.split_at_checked(length) else { break };
+                let Some((mine, after)) = rest.split_at_checked(length) else {
+                    result = Err(Error::Internal { message: "a group is shorter than its records".to_owned() });
+                    break;
+                };
                 rest = after;
                 result = self.deliver(cache, record, mine, slots.slot(index), verify);
                 if result.is_err() {
@@ -196,7 +199,7 @@ impl RecordReader {
         let payload = if entry.codec == Codec::None {
             stored
         } else {
-            let payload = grow(&mut self.payload, entry.payload_bytes);
+            let payload = grow(&mut self.payload, entry.payload_bytes)?;
             let path = cache.shard_path(entry.shard);
             self.decoder.decode(entry.codec, stored, payload, &path, record.sample)?;
             payload
@@ -251,17 +254,18 @@ fn check_slot(slot: &[MaybeUninit<u8>], payload_bytes: u64) -> Result<()> {
     if slot.len() as u64 == payload_bytes {
         return Ok(());
     }
-    Err(Error::config(format!("a slot of {} bytes was given for a payload of {payload_bytes} bytes", slot.len())))
+    Err(Error::Internal { message: format!("a slot of {} bytes for a payload of {payload_bytes} bytes", slot.len()) })
 }
 
 /// The first `length` bytes of a scratch buffer, which grows where it is too short.
-fn grow(scratch: &mut Vec<u8>, length: u64) -> &mut [u8] {
-    // Lengths were checked against the manifest's largest payload when the entry was parsed.
-    let length = usize::try_from(length).unwrap_or(usize::MAX);
+fn grow(scratch: &mut Vec<u8>, length: u64) -> Result<&mut [u8]> {
+    let too_large = || Error::config(format!("{length} bytes to be read at a time do not fit this process's memory"));
+    let length = usize::try_from(length).map_err(|_| too_large())?;
     if scratch.len() < length {
+        scratch.try_reserve_exact(length - scratch.len()).map_err(|_| too_large())?;
         scratch.resize(length, 0);
     }
-    scratch.get_mut(..length).unwrap_or_default()
+    Ok(scratch.get_mut(..length).unwrap_or_default())
 }
 
 /// Why a read did not give all bytes.

@@ -13,9 +13,9 @@ use crate::error::{Error, Result};
 use crate::format::{
     BATCH_ROWS, Codec, Column, Compression, ContentHasher, FileRecord, INDEX_FILE, IndexEntry, MANIFEST_FILE,
     METADATA_FILE, Manifest, MetadataEncoder, MetadataRegions, SHARD_FOLDER, Value, WRITER, encode_index_header,
-    encode_shard_header, shard_file_name,
+    encode_shard_header, record_check_of, shard_file_name,
 };
-use crate::mix::mix;
+use crate::identifier::SampleId;
 
 /// File in the building folder in which the rows wait until the kinds of all columns are known.
 const ROWS_FILE: &str = "rows.tmp";
@@ -36,6 +36,8 @@ pub struct CacheOptions {
     pub compression: Compression,
     /// A new shard starts when the next record would make the file longer than this.
     pub max_shard_bytes: u64,
+    /// Whether every file is read again and compared with what was written, before the cache is published.
+    pub validate: bool,
 }
 
 /// A sample ready to be appended.
@@ -133,7 +135,7 @@ impl CacheWriter {
             payload_bytes: sample.payload_bytes,
             shard: self.shard_number,
             codec: sample.codec,
-            check: sample.stored_hash ^ mix(self.samples),
+            check: record_check_of(SampleId(self.samples), sample.stored_hash),
         };
         shard.append(sample.stored)?;
         self.index.append(&entry.encode())?;
@@ -177,7 +179,7 @@ impl CacheWriter {
         files.insert(METADATA_FILE.to_owned(), metadata_file);
         let content_digest = self.content.finish(&columns, &self.options.source_name);
         let manifest = Manifest {
-            attributes: self.options.attributes,
+            attributes: self.options.attributes.clone(),
             codec: self.options.compression,
             columns,
             content_digest,
@@ -186,10 +188,15 @@ impl CacheWriter {
             metadata,
             payload_bytes: self.payload_bytes,
             samples: self.samples,
-            source_name: self.options.source_name,
+            source_name: self.options.source_name.clone(),
             stored_bytes: self.stored_bytes,
             writer: WRITER.to_owned(),
         };
+        if self.options.validate {
+            for (name, written) in &manifest.files {
+                piece(run, || check_written(&folder.join(name), written))?;
+            }
+        }
         piece(run, || write_manifest(&folder, &manifest))?;
         let building = self.building;
         piece(run, || building.publish())
@@ -226,6 +233,16 @@ fn piece<T: Send>(run: &mut RunPiece<'_>, work: impl FnOnce() -> Result<T> + Sen
     let (mut work, mut result) = (Some(work), None);
     run(&mut || result = work.take().map(|work| work()))?;
     result.unwrap_or_else(|| Err(Error::Internal { message: "a piece of a write was not run".to_owned() }))
+}
+
+/// Reads a file again.
+fn check_written(path: &Path, written: &FileRecord) -> Result<()> {
+    let found = file_digest(path, &mut || Ok(()))?;
+    if found == *written {
+        return Ok(());
+    }
+    let (expected, found) = (written.blake3.to_string(), found.blake3.to_string());
+    Err(Error::FileDigest { file: path.to_path_buf(), expected, found })
 }
 
 /// Writes the manifest and makes it and the folders durable.

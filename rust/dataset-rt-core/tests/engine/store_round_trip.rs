@@ -162,8 +162,9 @@ fn seventy_thousand_samples_have_two_metadata_batches() {
 }
 
 fn read_run(caches: &Arc<CacheSet>, run: &Run) -> dataset_rt_core::Result<RecordBatch> {
-    let work = Work { run: run.clone(), slots: BatchSlots::for_run(run)? };
-    let outcome = read_in_pieces(caches, work, true, &mut RecordReader::default(), &mut Caller::default())?;
+    let work = Work::new(run.clone(), BatchSlots::for_run)?;
+    let outcome = read_in_pieces(caches, work, true, &mut RecordReader::default(), &mut Caller::default());
+    let outcome = outcome.map_err(|stopped| stopped.error)?;
     assemble(caches, &batch_schema(&caches.columns()), outcome.map_err(|failed| failed.0)?)
 }
 

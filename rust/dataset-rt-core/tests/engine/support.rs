@@ -159,6 +159,7 @@ impl Settings {
             attributes: BTreeMap::new(),
             compression: Compression::new(self.codec, None).unwrap(),
             max_shard_bytes: self.max_shard_bytes,
+            validate: true,
         }
     }
 

@@ -187,8 +187,11 @@ fn threads_that_race_for_one_name_make_one_cache() {
 #[test]
 fn a_wait_for_another_writer_says_for_whom_and_can_be_stopped() {
     let root = tempfile::tempdir().unwrap();
-    let Attempt::Held(lock) = NameLock::attempt(root.path(), "train").unwrap() else { panic!("the lock is free") };
-    let mut caller = Caller::stopping_at(3);
+    // Taken by another thread: a thread that waits for itself is refused.
+    let taken = thread::scope(|scope| scope.spawn(|| NameLock::attempt(root.path(), "train").unwrap()).join().unwrap());
+    let Attempt::Held(lock) = taken else { panic!("the lock is free") };
+    // The first question comes after the sweep, then one for each look at the lock.
+    let mut caller = Caller::stopping_at(4);
     let error = write(&Settings::default(), root.path(), &mut caller).unwrap_err();
     assert!(matches!(error, Error::Interrupted));
     assert_eq!(caller.waited, 3);
