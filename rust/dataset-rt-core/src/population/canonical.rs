@@ -40,7 +40,11 @@ fn by_counting(records: &[u64], weights: &[f64], count: usize) -> Renumbering {
     for (record, counter) in (0_u64..).zip(&mut counters) {
         let rows = *counter;
         has_repeats |= rows > 1;
-        sorted.extend(std::iter::repeat_n(record, rows as usize));
+        match rows {
+            0 => {}
+            1 => sorted.push(record),
+            _ => sorted.extend(std::iter::repeat_n(record, rows as usize)),
+        }
         *counter = next;
         next += rows;
     }
