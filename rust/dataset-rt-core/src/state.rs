@@ -92,5 +92,5 @@ fn cache_names(population: &Population) -> Vec<String> {
     for cache in caches {
         hasher.update(&cache.cache_id().0.to_le_bytes());
     }
-    vec![format!("{} caches: {}", caches.len(), Digest(*hasher.finalize().as_bytes()))]
+    vec![format!("{} caches: {}", caches.len(), Digest::from(hasher.finalize()))]
 }

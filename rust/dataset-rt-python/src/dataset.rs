@@ -1,13 +1,12 @@
 //! `Dataset`: a population over opened caches and where its stream stands.
 
-use std::process;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
-use dataset_rt_core::order::{Cursor, CursorState, Mode, Progress, Remainder, Ticket, World};
+use dataset_rt_core::order::{Cursor, Remainder, Ticket, World};
 use dataset_rt_core::population::{FirstTable, Population};
-use dataset_rt_core::runtime::{Pool, Runtime};
-use dataset_rt_core::store::CacheSet;
-use dataset_rt_core::{CacheId, Error, SampleId, StreamState};
+use dataset_rt_core::runtime::Runtime;
+use dataset_rt_core::store::{CacheSet, PayloadSlots};
+use dataset_rt_core::{CacheId, Error, SampleId};
 use pyo3::exceptions::{PyIndexError, PyOverflowError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -18,84 +17,11 @@ use crate::errors::exception;
 use crate::fetch::Fetcher;
 use crate::iterator::SampleIterator;
 use crate::sample::{CachedSample, Opened};
-use crate::state::{from_dict, to_dict};
+use crate::shared::{ReadOptions, Shared};
+use crate::standing::Standing;
+use crate::state::{from_dict, state_dict};
 use crate::stream::Stream;
-
-/// The part of a `ReaderConfig` that reading needs.
-#[derive(Clone, Copy)]
-pub struct ReadOptions {
-    pub mode: Mode,
-    pub seed: u64,
-    pub prefetch_size: u64,
-    pub prefetch_bytes: u64,
-    pub verify_reads: bool,
-}
-
-/// What all datasets over the same opened caches share.
-pub struct Shared {
-    pub opened: Arc<Opened>,
-    pub options: ReadOptions,
-    runtime: Option<Arc<Runtime>>,
-    /// The process that opened the caches; a child that inherited them reads in the calling thread.
-    process: u32,
-}
-
-impl Shared {
-    /// Caches that are read in the calling thread alone, as after unpickling.
-    pub fn without_threads(opened: Arc<Opened>, options: ReadOptions) -> Self {
-        Self { opened, options, runtime: None, process: process::id() }
-    }
-
-    /// The threads for reading, where this process has any for these caches.
-    pub fn pool(&self) -> Option<Arc<Pool>> {
-        self.runtime.as_ref().filter(|_| self.is_home()).and_then(|runtime| runtime.pool())
-    }
-
-    pub fn is_home(&self) -> bool {
-        self.process == process::id()
-    }
-}
-
-/// The mutable part of a dataset. Its lock is taken only by threads that hold the GIL, and no Python runs while it is
-/// held, so that nobody who holds the GIL ever waits for it, and it is free whenever Python forks.
-pub struct Standing {
-    state: Mutex<(Arc<Population>, Cursor)>,
-}
-
-impl Standing {
-    /// Works with population and cursor. The exception of a failure is made after the lock is given back: making it runs
-    /// Python.
-    fn with<R>(
-        &self,
-        work: impl FnOnce(&mut Arc<Population>, &mut Cursor) -> dataset_rt_core::Result<R>,
-    ) -> PyResult<R> {
-        let result = {
-            let mut standing = self.lock();
-            let (population, cursor) = &mut *standing;
-            work(population, cursor)
-        };
-        result.map_err(exception)
-    }
-
-    /// The population of now, and where the stream of an iterator that has not begun stands.
-    pub fn state_of(&self, ticket: &Ticket) -> CursorState {
-        self.lock().1.state_of(ticket)
-    }
-
-    /// How many samples an iterator that has not begun would deliver.
-    pub fn count_of(&self, ticket: &Ticket) -> u64 {
-        self.lock().1.count_of(ticket)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, (Arc<Population>, Cursor)> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Reserves the window of an iterator.
-    pub fn reserve(&self, ticket: &Ticket) -> PyResult<Arc<Progress>> {
-        self.with(|_, cursor| cursor.reserve(ticket))
-    }
-}
+use crate::window_reader::WindowReader;
 
 /// A population over opened caches, and the position of its stream.
 #[pyclass(frozen, module = "dataset_rt._core", name = "Dataset")]
@@ -109,13 +35,13 @@ impl Dataset {
     pub fn open(py: Python<'_>, runtime: Arc<Runtime>, caches: Arc<CacheSet>, options: ReadOptions) -> PyResult<Self> {
         let population = Population::whole(Arc::clone(&caches), options.mode, options.seed).map_err(exception)?;
         let opened = Arc::new(Opened::new(py, caches));
-        let shared = Shared { opened, options, runtime: Some(runtime), process: process::id() };
+        let shared = Shared::opened_here(opened, options, runtime);
         let cursor = Cursor::new(population.rows(), World::single()).map_err(exception)?;
         Ok(Self::new(Arc::new(shared), Arc::new(population), cursor))
     }
 
     fn new(shared: Arc<Shared>, population: Arc<Population>, cursor: Cursor) -> Self {
-        Self { shared, standing: Arc::new(Standing { state: Mutex::new((population, cursor)) }) }
+        Self { shared, standing: Arc::new(Standing::new(population, cursor)) }
     }
 
     fn population(&self) -> Arc<Population> {
@@ -127,6 +53,13 @@ impl Dataset {
         let (options, caches) = (self.shared.options, Arc::clone(&self.shared.opened.caches));
         let check = || Population::from_table(caches, options.mode, options.seed, &schema, &batches);
         py.detach(check).map(Arc::new).map_err(exception)
+    }
+
+    /// A reader of the next window, for an iterator.
+    fn reader<S: PayloadSlots + 'static>(&self, adjust: impl FnOnce(Ticket) -> Ticket) -> WindowReader<S> {
+        let standing = self.standing.lock();
+        let (population, ticket) = (Arc::clone(&standing.0), adjust(standing.1.ticket()));
+        WindowReader::new(Arc::clone(&self.shared), Arc::clone(&self.standing), population, ticket)
     }
 
     fn fetcher(&self) -> Fetcher<'_> {
@@ -267,9 +200,7 @@ impl Dataset {
         let standing = self.standing.lock();
         let (population, cursor) = (Arc::clone(&standing.0), standing.1.state());
         drop(standing);
-        // The digest of an unedited table is computed here at first: O(n).
-        py.detach(|| population.digest());
-        to_dict(py, &StreamState::new(&population, cursor))
+        state_dict(py, &population, cursor)
     }
 
     fn load_state_dict(&self, py: Python<'_>, state: &Bound<'_, PyAny>) -> PyResult<()> {
@@ -284,22 +215,15 @@ impl Dataset {
     }
 
     fn iterate(&self) -> SampleIterator {
-        let standing = self.standing.lock();
-        let ticket = standing.1.ticket();
-        SampleIterator::new(Arc::clone(&self.shared), Arc::clone(&self.standing), Arc::clone(&standing.0), ticket)
+        SampleIterator::new(self.reader(|ticket| ticket))
     }
 
     fn iterate_batches(&self, batch_size: u64, drop_last: bool) -> PyResult<BatchIterator> {
         if batch_size == 0 {
             return Err(exception(Error::config("batch_size must be at least 1, got 0")));
         }
-        let standing = self.standing.lock();
-        let mut ticket = standing.1.ticket();
-        if drop_last {
-            ticket = ticket.in_full_batches(batch_size);
-        }
-        let (shared, population) = (Arc::clone(&self.shared), Arc::clone(&standing.0));
-        Ok(BatchIterator::new(shared, Arc::clone(&self.standing), population, ticket, batch_size, drop_last))
+        let reader = self.reader(|ticket| if drop_last { ticket.in_full_batches(batch_size) } else { ticket });
+        Ok(BatchIterator::new(reader, batch_size, drop_last))
     }
 
     fn get_item(&self, py: Python<'_>, cache_id: u64, sample_id: u64) -> PyResult<CachedSample> {

@@ -1,23 +1,19 @@
 //! `SampleIterator`: delivers one window, sample by sample.
 
-use std::sync::Arc;
-
-use dataset_rt_core::StreamState;
-use dataset_rt_core::order::{CursorState, Progress, Ticket};
-use dataset_rt_core::population::Population;
-use dataset_rt_core::runtime::{ReadAhead, ReadLimits};
+use dataset_rt_core::runtime::ReadLimits;
 use dataset_rt_core::store::PlannedRecord;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
-use crate::dataset::{Shared, Standing};
 use crate::errors::raised_or;
 use crate::exclusive::Exclusive;
 use crate::outside::WithoutGil;
 use crate::sample::CachedSample;
+use crate::shared::Shared;
 use crate::slots::{BytesSlots, keep_leftovers};
-use crate::state::to_dict;
+use crate::state::state_dict;
+use crate::window_reader::WindowReader;
 
 /// An iterator over one window of a dataset.
 #[pyclass(frozen, module = "dataset_rt._core", name = "SampleIterator")]
@@ -27,11 +23,7 @@ pub struct SampleIterator {
 
 /// How far an iterator is.
 struct Delivery {
-    shared: Arc<Shared>,
-    standing: Arc<Standing>,
-    population: Arc<Population>,
-    ticket: Ticket,
-    reading: Option<(Arc<Progress>, ReadAhead<BytesSlots>)>,
+    reader: WindowReader<BytesSlots>,
     /// The rest of the run that is being delivered.
     records: std::vec::IntoIter<PlannedRecord>,
     objects: std::vec::IntoIter<Py<PyBytes>>,
@@ -39,35 +31,29 @@ struct Delivery {
 
 impl SampleIterator {
     /// An iterator that reserves its window at its first `next`.
-    pub fn new(shared: Arc<Shared>, standing: Arc<Standing>, population: Arc<Population>, ticket: Ticket) -> Self {
+    pub fn new(reader: WindowReader<BytesSlots>) -> Self {
         let (records, objects) = (Vec::new().into_iter(), Vec::new().into_iter());
-        let delivery = Delivery { shared, standing, population, ticket, reading: None, records, objects };
-        Self { delivery: Exclusive::new(delivery) }
+        Self { delivery: Exclusive::new(Delivery { reader, records, objects }) }
     }
 }
 
 impl Delivery {
     fn deliver(&mut self) -> Option<CachedSample> {
         let (record, data) = (self.records.next()?, self.objects.next()?);
-        let (progress, _) = self.reading.as_ref()?;
-        progress.advance(1);
-        let cache = self.population.caches().by_id().get(record.cache)?;
-        Some(CachedSample::read(data, &self.shared.opened, cache, record.sample))
+        self.reader.progress()?.advance(1);
+        let cache = self.reader.population.caches().by_id().get(record.cache)?;
+        Some(CachedSample::read(data, &self.reader.shared.opened, cache, record.sample))
     }
 
     fn next(&mut self, py: Python<'_>) -> PyResult<Option<CachedSample>> {
         if let Some(sample) = self.deliver() {
             return Ok(Some(sample));
         }
-        if self.reading.is_none() {
-            let progress = self.standing.reserve(&self.ticket)?;
-            let options = self.shared.options;
-            let limits = ReadLimits::samples(options.prefetch_size, options.prefetch_bytes, options.verify_reads);
-            let (window, count) = (*progress.window(), progress.window().count());
-            let ahead = ReadAhead::new(Arc::clone(&self.population), window, count, limits, self.shared.pool());
-            self.reading = Some((progress, ahead));
-        }
-        let Some((progress, ahead)) = &mut self.reading else { return Ok(None) };
+        let limits = |shared: &Shared| {
+            let options = shared.options;
+            ReadLimits::samples(options.prefetch_size, options.prefetch_bytes, options.verify_reads)
+        };
+        let (progress, ahead) = self.reader.begun(limits, |count| count)?;
         let mut outside = WithoutGil::new(py);
         let finished = ahead.next(&mut |run| BytesSlots::for_run(py, run), &mut outside);
         match finished.map_err(|error| raised_or(outside.raised, error))? {
@@ -83,22 +69,6 @@ impl Delivery {
             }
         }
     }
-
-    /// How many samples are left.
-    fn left(&self) -> u64 {
-        match &self.reading {
-            Some((progress, _)) => progress.window().count() - progress.taken(),
-            None => self.standing.count_of(&self.ticket),
-        }
-    }
-
-    fn state(&self) -> (Arc<Population>, CursorState) {
-        let cursor = match &self.reading {
-            Some((progress, _)) => progress.state(),
-            None => self.standing.state_of(&self.ticket),
-        };
-        (Arc::clone(&self.population), cursor)
-    }
 }
 
 #[pymethods]
@@ -113,14 +83,13 @@ impl SampleIterator {
 
     /// How many samples are left.
     fn __length_hint__(&self) -> PyResult<usize> {
-        Ok(usize::try_from(self.delivery.take()?.left()).unwrap_or(usize::MAX))
+        Ok(usize::try_from(self.delivery.take()?.reader.left(|count| count)).unwrap_or(usize::MAX))
     }
 
     /// The state of what this iterator has delivered.
     fn state_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let (population, cursor) = self.delivery.take()?.state();
-        py.detach(|| population.digest());
-        to_dict(py, &StreamState::new(&population, cursor))
+        let (population, cursor) = self.delivery.take()?.reader.state();
+        state_dict(py, &population, cursor)
     }
 
     fn __reduce__(&self) -> PyResult<()> {
@@ -130,8 +99,7 @@ impl SampleIterator {
 
 impl Drop for SampleIterator {
     fn drop(&mut self) {
-        if let Some((_, mut ahead)) = self.delivery.get_mut().reading.take() {
-            Python::attach(|py| keep_leftovers(py, ahead.cancel()));
-        }
+        let leftovers = self.delivery.get_mut().reader.cancel();
+        Python::attach(|py| keep_leftovers(py, leftovers));
     }
 }

@@ -11,10 +11,13 @@ mod order;
 mod outside;
 mod runtime;
 mod sample;
+mod shared;
 mod slots;
+mod standing;
 mod state;
 mod stream;
 mod value;
+mod window_reader;
 
 use pyo3::prelude::*;
 

@@ -13,10 +13,11 @@ use dataset_rt_core::store::{Cache, CacheOptions, CacheSet};
 use dataset_rt_core::{Error, Result};
 use pyo3::prelude::*;
 
-use crate::dataset::{Dataset, ReadOptions};
+use crate::dataset::Dataset;
 use crate::errors::{exception, raised_or};
 use crate::feed::PythonFeed;
 use crate::outside::WithoutGil;
+use crate::shared::ReadOptions;
 
 /// Native threads and what is done with them.
 #[pyclass(frozen, module = "dataset_rt._core", name = "Runtime")]

@@ -1,6 +1,7 @@
 //! A saved state as a dict that JSON can hold.
 
 use dataset_rt_core::order::CursorState;
+use dataset_rt_core::population::Population;
 use dataset_rt_core::{Error, Position, StreamState};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict};
@@ -8,8 +9,10 @@ use pyo3::types::{PyBool, PyDict};
 use crate::errors::exception;
 use crate::value::shortened;
 
-/// The dict of a state.
-pub fn to_dict<'py>(py: Python<'py>, state: &StreamState) -> PyResult<Bound<'py, PyDict>> {
+/// The dict of the state of a stream over `population` that stands at `cursor`.
+pub fn state_dict<'py>(py: Python<'py>, population: &Population, cursor: CursorState) -> PyResult<Bound<'py, PyDict>> {
+    // Of an unedited table the digest is computed at first use, O(n): without the GIL.
+    let state = py.detach(|| StreamState::new(population, cursor));
     let dict = PyDict::new(py);
     dict.set_item("order_version", state.order_version)?;
     dict.set_item("mode", &state.mode)?;

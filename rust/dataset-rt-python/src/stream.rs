@@ -13,11 +13,11 @@ use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyTuple};
 use pyo3_arrow::PyTable;
 
-use crate::dataset::{ReadOptions, Shared};
 use crate::errors::{exception, raised_or};
 use crate::fetch::Fetcher;
 use crate::outside::WithoutGil;
 use crate::sample::{CachedSample, Opened};
+use crate::shared::{ReadOptions, Shared};
 
 /// A population and its endless stream of draws; safe to use from any thread.
 #[pyclass(frozen, module = "dataset_rt._core", name = "Stream")]

@@ -31,7 +31,7 @@ impl RowHasher {
     #[must_use]
     pub fn finish(mut self) -> Digest {
         self.hasher.update(&self.bytes);
-        Digest(*self.hasher.finalize().as_bytes())
+        Digest::from(self.hasher.finalize())
     }
 }
 

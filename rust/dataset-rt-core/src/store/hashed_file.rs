@@ -53,7 +53,7 @@ impl HashedFile {
         let pending = self.buffer.len();
         self.write_out().map_err(|error| write_error(&self.path, pending, error))?;
         self.file.sync_all().map_err(|error| Error::io("cannot sync", &self.path, error))?;
-        Ok(FileRecord { blake3: Digest(*self.hasher.finalize().as_bytes()), bytes: self.bytes })
+        Ok(FileRecord { blake3: Digest::from(self.hasher.finalize()), bytes: self.bytes })
     }
 
     fn gather(&mut self, bytes: &[u8]) -> io::Result<()> {

@@ -32,7 +32,7 @@ pub fn file_digest(path: &Path, check: &mut dyn FnMut() -> Result<()>) -> Result
             Err(error) => return Err(Error::io("cannot read", path, error)),
         }
     }
-    Ok(FileRecord { blake3: Digest(*hasher.finalize().as_bytes()), bytes })
+    Ok(FileRecord { blake3: Digest::from(hasher.finalize()), bytes })
 }
 
 /// Checks the length and the BLAKE3 of one file of a cache, named as in the manifest.
