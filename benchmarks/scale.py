@@ -8,6 +8,7 @@ the page cache out.
 
 import argparse
 import os
+import pickle
 import platform
 import re
 import shutil
@@ -117,6 +118,9 @@ def measure(samples: int, folder: Path) -> Report:
             repeat=20,
         )
     report.timed("first state of an unedited table (digest)", "once", open_cache().state_dict, repeat=1)
+    pickled = pickle.dumps(open_cache().stream())
+    report.note("a pickled stream of an unedited table", "16 KiB", f"{len(pickled)} bytes")
+    report.timed("unpickle it", "none", lambda: pickle.loads(pickled))
     before = private_bytes()
     begun = time.perf_counter()
     drain(dataset)
