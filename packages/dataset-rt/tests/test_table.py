@@ -526,3 +526,23 @@ def test_every_draw_of_an_edited_table_is_one_of_its_rows(cache_of, open_caches)
     drawn = np.concatenate([batch.column("sample_id").to_numpy() for batch in dataset.iter_batches(1_000)])
     assert set(drawn.tolist()) <= set(kept["sample_id"].to_list())
     assert len(drawn) == 100_000
+
+
+def test_tables_set_by_several_threads_are_always_shown_with_their_own_population(cache_of, open_caches):
+    import threading
+
+    dataset = open_caches(cache_of("digits", [{"label": row} for row in range(50)]))
+    table = dataset.get_metadata()
+
+    def update(rows):
+        for _ in range(100):
+            dataset.update_metadata(table.head(rows))
+
+    threads = [threading.Thread(target=update, args=(rows,)) for rows in (10, 20, 30)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    shown = dataset.get_metadata()
+    assert shown.height == dataset.stream().num_rows
+    assert [sample.sample_id for sample in dataset.read(range(shown.height))] == shown["sample_id"].to_list()

@@ -18,7 +18,7 @@ use crate::fetch::Fetcher;
 use crate::iterator::SampleIterator;
 use crate::sample::{CachedSample, Opened};
 use crate::shared::{ReadOptions, Shared};
-use crate::standing::Standing;
+use crate::standing::{Place, Standing};
 use crate::state::{from_dict, state_dict};
 use crate::stream::Stream;
 use crate::window_reader::WindowReader;
@@ -37,15 +37,15 @@ impl Dataset {
         let opened = Arc::new(Opened::new(py, caches));
         let shared = Shared::opened_here(opened, options, runtime);
         let cursor = Cursor::new(population.rows(), World::single()).map_err(exception)?;
-        Ok(Self::new(Arc::new(shared), Arc::new(population), cursor))
+        Ok(Self::new(Arc::new(shared), Place { population: Arc::new(population), cursor, table: None }))
     }
 
-    fn new(shared: Arc<Shared>, population: Arc<Population>, cursor: Cursor) -> Self {
-        Self { shared, standing: Arc::new(Standing::new(population, cursor)) }
+    fn new(shared: Arc<Shared>, place: Place) -> Self {
+        Self { shared, standing: Arc::new(Standing::new(place)) }
     }
 
     fn population(&self) -> Arc<Population> {
-        Arc::clone(&self.standing.lock().0)
+        Arc::clone(&self.standing.lock().population)
     }
 
     fn checked(&self, py: Python<'_>, table: PyTable) -> PyResult<Arc<Population>> {
@@ -58,7 +58,7 @@ impl Dataset {
     /// A reader of the next window, for an iterator.
     fn reader<S: PayloadSlots + 'static>(&self, adjust: impl FnOnce(Ticket) -> Ticket) -> WindowReader<S> {
         let standing = self.standing.lock();
-        let (population, ticket) = (Arc::clone(&standing.0), adjust(standing.1.ticket()));
+        let (population, ticket) = (Arc::clone(&standing.population), adjust(standing.cursor.ticket()));
         WindowReader::new(Arc::clone(&self.shared), Arc::clone(&self.standing), population, ticket)
     }
 
@@ -105,25 +105,25 @@ impl Dataset {
 
     #[getter]
     fn position(&self) -> u64 {
-        self.standing.lock().1.position().0
+        self.standing.lock().cursor.position().0
     }
 
     #[getter]
     fn epoch_len(&self) -> u64 {
-        self.standing.lock().1.epoch_len()
+        self.standing.lock().cursor.epoch_len()
     }
 
     /// (rank, world size, remainder) of a rank's view.
     #[getter]
     fn world(&self) -> Option<(u64, u64, &'static str)> {
         let standing = self.standing.lock();
-        let world = standing.1.world();
-        standing.1.is_view().then(|| (world.rank(), world.size(), world.remainder().name()))
+        let world = standing.cursor.world();
+        standing.cursor.is_view().then(|| (world.rank(), world.size(), world.remainder().name()))
     }
 
     /// How many samples the next whole window gives: this rank's share of it.
     fn __len__(&self) -> PyResult<usize> {
-        let length = self.standing.lock().1.len_of_rank();
+        let length = self.standing.lock().cursor.len_of_rank();
         isize::try_from(length).map_err(|_| {
             let message =
                 format!("len() cannot say {length}, which is 2^63 or more; epoch_len says how long an epoch is");
@@ -133,7 +133,7 @@ impl Dataset {
     }
 
     fn set_epoch_len(&self, epoch_len: u64) -> PyResult<()> {
-        self.standing.with(|_, cursor| cursor.set_epoch_len(epoch_len))
+        self.standing.with(|place| place.cursor.set_epoch_len(epoch_len))
     }
 
     /// (name, kind) of the stored columns, in order.
@@ -163,42 +163,53 @@ impl Dataset {
         PyTable::try_new(batches, schema)
     }
 
-    /// Replaces the table, once everything about it was checked.
-    #[pyo3(signature = (table, *, reset_stream))]
-    fn update(&self, py: Python<'_>, table: PyTable, reset_stream: bool) -> PyResult<()> {
-        let mut new = self.checked(py, table)?;
-        self.standing.with(|population, cursor| {
-            cursor.replace_population(new.rows(), reset_stream)?;
-            std::mem::swap(population, &mut new);
+    /// The user's table as it was last set; `None` while nobody has edited it.
+    fn table(&self, py: Python<'_>) -> Option<Py<PyAny>> {
+        self.standing.lock().table.as_ref().map(|table| table.clone_ref(py))
+    }
+
+    /// Replaces the table by `table`, whose columns to be checked are `checkable`, once everything about it was checked.
+    #[pyo3(signature = (checkable, table, *, reset_stream))]
+    fn update(&self, py: Python<'_>, checkable: PyTable, table: Py<PyAny>, reset_stream: bool) -> PyResult<()> {
+        let mut new_population = self.checked(py, checkable)?;
+        let mut new_table = Some(table);
+        // What was there before is dropped after the lock is given back.
+        self.standing.with(|place| {
+            place.cursor.replace_population(new_population.rows(), reset_stream)?;
+            std::mem::swap(&mut place.population, &mut new_population);
+            std::mem::swap(&mut place.table, &mut new_table);
             Ok(())
         })
     }
 
     /// An independent dataset over the same caches, with another table and a stream at position 0.
-    fn with_table(&self, py: Python<'_>, table: PyTable) -> PyResult<Self> {
-        let population = self.checked(py, table)?;
-        let standing = self.standing.lock();
-        let view = standing.1.is_view().then(|| standing.1.world());
-        drop(standing);
+    fn with_table(&self, py: Python<'_>, checkable: PyTable, table: Py<PyAny>) -> PyResult<Self> {
+        let population = self.checked(py, checkable)?;
+        let view = {
+            let place = self.standing.lock();
+            place.cursor.is_view().then(|| place.cursor.world())
+        };
         let mut cursor = Cursor::new(population.rows(), World::single()).map_err(exception)?;
         if let Some(world) = view {
             cursor = cursor.shard(world).map_err(exception)?;
         }
-        Ok(Self::new(Arc::clone(&self.shared), population, cursor))
+        Ok(Self::new(Arc::clone(&self.shared), Place { population, cursor, table: Some(table) }))
     }
 
     /// One rank's view of this dataset.
-    fn shard(&self, rank: u64, world_size: u64, remainder: &str) -> PyResult<Self> {
+    fn shard(&self, py: Python<'_>, rank: u64, world_size: u64, remainder: &str) -> PyResult<Self> {
         let remainder = Remainder::from_name(remainder).map_err(exception)?;
         let world = World::new(rank, world_size, remainder).map_err(exception)?;
-        let (population, cursor) =
-            self.standing.with(|population, cursor| Ok((Arc::clone(population), cursor.shard(world)?)))?;
-        Ok(Self::new(Arc::clone(&self.shared), population, cursor))
+        let place = self.standing.with(|place| {
+            let (population, cursor) = (Arc::clone(&place.population), place.cursor.shard(world)?);
+            Ok(Place { population, cursor, table: place.table.as_ref().map(|table| table.clone_ref(py)) })
+        })?;
+        Ok(Self::new(Arc::clone(&self.shared), place))
     }
 
     fn state_dict<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let standing = self.standing.lock();
-        let (population, cursor) = (Arc::clone(&standing.0), standing.1.state());
+        let (population, cursor) = (Arc::clone(&standing.population), standing.cursor.state());
         drop(standing);
         state_dict(py, &population, cursor)
     }
@@ -208,9 +219,9 @@ impl Dataset {
         let population = self.population();
         // The digest of an unedited table is computed here at first: O(n).
         py.detach(|| population.digest());
-        self.standing.with(|population, cursor| {
-            state.check(population)?;
-            cursor.load(state.cursor)
+        self.standing.with(|place| {
+            state.check(&place.population)?;
+            place.cursor.load(state.cursor)
         })
     }
 
@@ -249,6 +260,6 @@ impl Dataset {
 
     fn stream(&self) -> Stream {
         let standing = self.standing.lock();
-        Stream::new(Arc::clone(&self.shared), Arc::clone(&standing.0), standing.1.epoch_len())
+        Stream::new(Arc::clone(&self.shared), Arc::clone(&standing.population), standing.cursor.epoch_len())
     }
 }

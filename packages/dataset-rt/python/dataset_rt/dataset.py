@@ -38,14 +38,11 @@ class CachedDataset:
     """
 
     _core: CoreDataset
-    # The table as the user last set it (its dtypes and order of columns included), or None while nobody has edited it.
-    _table: pl.DataFrame | None
 
     @classmethod
-    def _over(cls, core: CoreDataset, table: pl.DataFrame | None = None) -> CachedDataset:
+    def _over(cls, core: CoreDataset) -> CachedDataset:
         dataset = cls.__new__(cls)
         dataset._core = core
-        dataset._table = table
         return dataset
 
     def __init__(self) -> None:
@@ -155,7 +152,7 @@ class CachedDataset:
         if not isinstance(remainder, str):
             raise ConfigError(f'remainder must be "extend", "drop" or "uneven", got {remainder!r}')
         core = self._core.shard(unsigned(rank, "rank"), unsigned(world_size, "world_size"), remainder)
-        return self._over(core, self._table)
+        return self._over(core)
 
     def stream(self) -> SampleStream:
         """The immutable view of the current table's stream, for adapters."""
@@ -179,8 +176,9 @@ class CachedDataset:
                 cannot work.
         """
         self._check_home()
-        if self._table is not None:
-            return self._normalised(self._table)
+        table = self._core.table()
+        if table is not None:
+            return self._normalised(table)
         return pl.DataFrame(self._core.first_table())
 
     def update_metadata(self, metadata: pl.DataFrame, *, reset_stream: bool = True) -> None:
@@ -208,11 +206,8 @@ class CachedDataset:
         """
         if not isinstance(reset_stream, bool):
             raise ConfigError(f"reset_stream must be True or False, got {reset_stream!r}")
-        checkable = self._checkable(metadata)
-        # Copied before, because nothing may fail once the core has taken the table: both must always be of one edit.
-        table = metadata.clone()
-        self._core.update(checkable, reset_stream=reset_stream)
-        self._table = table
+        # The core keeps a copy of the table beside its population, so that both are always of one edit.
+        self._core.update(self._checkable(metadata), metadata.clone(), reset_stream=reset_stream)
 
     def with_metadata(self, metadata: pl.DataFrame) -> CachedDataset:
         """An independent dataset over the same open caches with another table.
@@ -229,8 +224,7 @@ class CachedDataset:
             CacheCorruptError: As in `update_metadata`.
             CacheIOError: As in `update_metadata`.
         """
-        core = self._core.with_table(self._checkable(metadata))
-        return self._over(core, metadata.clone())
+        return self._over(self._core.with_table(self._checkable(metadata), metadata.clone()))
 
     @property
     def caches(self) -> pl.DataFrame:
