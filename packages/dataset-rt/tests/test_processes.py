@@ -136,7 +136,12 @@ def test_a_child_is_told_why_it_cannot_use_tables(path):
         assert "forked child" in line
         assert "only the process that did so" in line
         assert "threads" not in line
-    queried = "import polars as pl\ndataset.get_metadata().lazy().select(pl.col('sample_id').sum()).collect()\n"
+    # A thread gives itself its name, a moment after it was started.
+    queried = (
+        "import polars as pl\n"
+        "dataset.get_metadata().lazy().select(pl.col('sample_id').sum()).collect()\n"
+        "time.sleep(0.3)\n"
+    )
     found = run(OPENING + queried + FORKING, path).splitlines()
     assert len(found) == 2
     assert all("Polars' threads did not survive" in line for line in found)
