@@ -46,6 +46,16 @@ if "3.10" not in PYTHONS:
 # What the core's tests import beside the core's own dependencies.
 TEST_TOOLS = ("pytest>=8", "hypothesis>=6.100")
 
+# What an adapter's tests and examples import beside the adapter, its framework and pytest.
+ADAPTER_TOOLS = {
+    "torch": ("packaging",),
+    "jax": ("packaging",),
+    "tf": ("packaging",),
+    "hf": ("packaging",),
+}
+# The scripts in examples/ that need an adapter; each runs twice in one fresh folder.
+ADAPTER_EXAMPLES: dict[str, tuple[str, ...]] = {"torch": (), "jax": (), "tf": (), "hf": ()}
+
 # What happened, for the summary at the end.
 pythons_that_ran: dict[str, str] = {}
 pytest_reports: list[Path] = []
@@ -102,9 +112,24 @@ def core_wheel(session: nox.Session) -> str:
     return str(wheels[0])
 
 
-def adapter_wheels() -> list[str]:
-    """Find the wheels of all adapters in `dist/`."""
-    return [str(wheel) for name in ADAPTERS for wheel in DIST.glob(f"dataset_rt_{name}-*.whl")]
+def adapter_wheels(*names: str) -> list[str]:
+    """Find the wheels of these adapters, or of all, in `dist/`, as requirements that bring their frameworks."""
+    # TensorFlow is the user's choice of two packages; the smaller one serves tests.
+    extras = {"tf": "[tensorflow-cpu]"}
+    return [
+        f"{wheel}{extras.get(name, '')}"
+        for name in names or ADAPTERS
+        for wheel in DIST.glob(f"dataset_rt_{name}-*.whl")
+    ]
+
+
+def run_example(session: nox.Session, example: str) -> None:
+    """Run a script of examples/ twice in one fresh folder: the second run finds what the first one cached."""
+    folder = Path(session.create_tmp()) / Path(example).stem
+    shutil.rmtree(folder, ignore_errors=True)
+    for run in ("first run", "second run: the cache is there"):
+        session.log(f"{example}, {run}")
+        session.run("python", str(ROOT / "examples" / example), str(folder))
 
 
 def run_pytest(session: nox.Session, *arguments: str, executable: str = "pytest", name: str | None = None) -> None:
@@ -177,15 +202,14 @@ def build(session: nox.Session) -> None:
 def wheels(session: nox.Session) -> None:
     """Build all five wheels into dist/ and print their tags."""
     for wheel in [core_wheel(session), *adapter_wheels()]:
-        name, version, *tags = Path(wheel).stem.split("-")
+        name, version, *tags = Path(wheel.partition("[")[0]).stem.split("-")
         print(f"{name} {version}: {'-'.join(tags)}")
 
 
 @nox.session(requires=["build"])
 def types(session: nox.Session) -> None:
     """Check the types of all five packages as they are installed, and the core's stub against its module."""
-    session.install(core_wheel(session))
-    session.install("--no-deps", *adapter_wheels())
+    session.install(core_wheel(session), *adapter_wheels())
     session.install("mypy~=2.4", "types-tqdm", "nox[uv]", "pytest>=8")
     packages = ["dataset_rt", *(f"dataset_rt_{name}" for name in ADAPTERS)]
     session.run("mypy", *(argument for package in packages for argument in ("--package", package)))
@@ -319,17 +343,17 @@ def install(session: nox.Session) -> None:
 @nox.session(requires=["build"])
 @nox.parametrize("adapter", ADAPTERS)
 def adapters(session: nox.Session, adapter: str) -> None:
-    """Run each adapter's tests in an environment of its own."""
-    session.install(core_wheel(session), "pytest>=8", "packaging")
-    # Without its framework, as long as the adapter uses nothing of it.
-    session.install("--no-deps", *map(str, DIST.glob(f"dataset_rt_{adapter}-*.whl")))
-    run_pytest(session, f"packages/dataset-rt-{adapter}/tests", name=f"adapters-{adapter}")
+    """Run each adapter's tests and examples in an environment of its own."""
+    session.install(core_wheel(session), *adapter_wheels(adapter), *TEST_TOOLS, *ADAPTER_TOOLS[adapter])
+    run_pytest(session, f"packages/dataset-rt-{adapter}/tests", *session.posargs, name=f"adapters-{adapter}")
+    for example in ADAPTER_EXAMPLES[adapter]:
+        run_example(session, example)
 
 
 @nox.session(requires=["build"])
 def docs(session: nox.Session) -> None:
     """Build the pages, every warning an error, and run each page's Python twice."""
-    session.install(core_wheel(session), "mkdocs-material>=9.6", "pytest>=8")
+    session.install(core_wheel(session), *adapter_wheels(), "mkdocs-material>=9.6", "pytest>=8", "scikit-learn")
     session.run("mkdocs", "build", "--strict", "--quiet", env={"NO_MKDOCS_2_WARNING": "1"})
     run_pytest(session, "docs/test_pages.py", *session.posargs)
 
@@ -338,11 +362,7 @@ def docs(session: nox.Session) -> None:
 def quickstart(session: nox.Session) -> None:
     """Run the main job twice in a fresh folder: the second run finds what the first one cached."""
     session.install(core_wheel(session), "scikit-learn")
-    folder = Path(session.create_tmp()) / "digits-cache"
-    shutil.rmtree(folder, ignore_errors=True)
-    for run in ("first run", "second run: the cache is there"):
-        session.log(run)
-        session.run("python", str(ROOT / "examples" / "quickstart.py"), str(folder))
+    run_example(session, "quickstart.py")
 
 
 @nox.session(requires=["build"])

@@ -42,7 +42,7 @@ def test_a_pages_program_runs_twice_and_prints_what_the_page_shows(page: Path, t
     printed = []
     for _ in range(2):
         command = [sys.executable, "-W", "error", str(program)]
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
         assert done.returncode == 0, done.stderr
         printed.append(done.stdout)
     shown = blocks(page, "output")
