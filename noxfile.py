@@ -44,7 +44,7 @@ if "3.10" not in PYTHONS:
     nox.options.sessions = [name for name in nox.options.sessions if name != "lowest"]
 
 # What the core's tests import beside the core's own dependencies.
-TEST_TOOLS = ("pytest>=8", "hypothesis>=6.100")
+TEST_TOOLS = ("pytest>=8", "hypothesis>=6.100", "blake3>=1.0.8")
 
 # What an adapter's tests and examples import beside the adapter, its framework and pytest.
 ADAPTER_TOOLS = {
@@ -238,7 +238,7 @@ def tests(session: nox.Session) -> None:
 @nox.session(requires=["build"])
 def conformance(session: nox.Session) -> None:
     """Hold the core's order to the vectors, the pinned streams, the oracle and statistics."""
-    session.install(core_wheel(session), *TEST_TOOLS, "blake3>=1.0.8")
+    session.install(core_wheel(session), *TEST_TOOLS)
     run_pytest(session, "conformance", *session.posargs)
 
 

@@ -2,6 +2,7 @@
 
 mod batches;
 mod dataset;
+mod delivery_digest;
 mod errors;
 mod exclusive;
 mod feed;
@@ -28,6 +29,8 @@ mod _core {
     use super::batches::BatchIterator;
     #[pymodule_export]
     use super::dataset::Dataset;
+    #[pymodule_export]
+    use super::delivery_digest::{PyOrderHasher, PyPayloadHasher};
     #[pymodule_export]
     use super::iterator::SampleIterator;
     #[pymodule_export]

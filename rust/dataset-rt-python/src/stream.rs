@@ -144,10 +144,10 @@ impl Stream {
         PyTable::try_new(batches, table_schema(&self.shared.opened.caches.columns()))
     }
 
-    /// BLAKE3 over (`cache_id`, `sample_id`), 64-bit little-endian each, of the draws `start`, `start + 1`, ….
-    fn order_digest(&self, py: Python<'_>, start: u64, count: u64) -> PyResult<String> {
+    /// BLAKE3 over (`cache_id`, `sample_id`), 64-bit little-endian each, of the draws `start`, `start + step`, ….
+    fn order_digest(&self, py: Python<'_>, start: u64, count: u64, step: u64) -> PyResult<String> {
         let mut outside = WithoutGil::new(py);
-        let digest = order_digest(&self.population, start, count, &mut outside);
+        let digest = order_digest(&self.population, start, step, count, &mut outside);
         digest.map(|digest| digest.to_string()).map_err(|error| raised_or(outside.raised, error))
     }
 

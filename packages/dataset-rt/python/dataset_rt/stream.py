@@ -166,20 +166,23 @@ class SampleStream:
         check_polars(is_home=self._core.is_home())
         return pl.DataFrame(self._core.table())
 
-    def order_digest(self, start: int, count: int) -> str:
+    def order_digest(self, start: int, count: int, *, step: int = 1) -> str:
         """BLAKE3 over the identities of draws; equal exactly when the order is. Reads no payload.
 
         The time it takes grows with `count`, the memory does not. Ctrl-C ends it.
 
         Args:
             start: First draw, in [0, 2**64).
-            count: How many draws, in [0, 2**64 - start].
+            count: How many draws, at least 0; the last one is at most 2**64 - 1.
+            step: Distance from one draw to the next, at least 1. What rank r of W receives
+                from `start` on are the draws `start + r` in steps of W.
 
         Returns:
             64 hexadecimal digits: the digest of `cache_id` and `sample_id`, each a
-            little-endian 64-bit integer, of the draws `start`, `start + 1`, ….
+            little-endian 64-bit integer, of the draws `start`, `start + step`, ….
+            `dataset_rt.testing.OrderRecorder` makes the same of what a loop received.
 
         Raises:
             ConfigError: If a number is out of range.
         """
-        return self._core.order_digest(unsigned(start, "start"), unsigned(count, "count"))
+        return self._core.order_digest(unsigned(start, "start"), unsigned(count, "count"), unsigned(step, "step"))

@@ -2,6 +2,7 @@
 
 mod batch;
 mod content;
+mod delivery_digest;
 mod encode;
 mod order_digest;
 mod outside;
@@ -15,6 +16,7 @@ mod write_pipeline;
 
 pub use batch::{BatchSlots, assemble, batch_schema};
 pub use content::content_digest;
+pub use delivery_digest::{OrderHasher, PayloadHasher};
 pub use encode::{PendingSample, SampleBatch};
 pub use order_digest::order_digest;
 pub use outside::{Outside, WAIT};

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::delivery_digest::OrderHasher;
 use super::outside::Outside;
 use super::plan::Drawer;
 use crate::error::{Error, Result};
@@ -12,36 +13,48 @@ use crate::population::Population;
 /// Draws that are numbered and hashed between two looks at signals: some milliseconds' work.
 const PIECE_DRAWS: u64 = 1 << 16;
 
-/// BLAKE3 over `cache_id` and `sample_id`, eight little-endian bytes each, of the draws `start`, `start + 1`, …,
-/// `count` of them. Reads no payload.
+/// The digest, as [`OrderHasher`] makes it, of the draws `start`, `start + step`, `start + 2 step`, …, `count` of them:
+/// with a step of one a piece of the stream, with the world size the share of a rank. Reads no payload.
 ///
 /// # Errors
-/// [`Error::Config`] for draws beyond 2^64 - 1, or what `outside` returns.
-pub fn order_digest(population: &Arc<Population>, start: u64, count: u64, outside: &mut dyn Outside) -> Result<Digest> {
-    if count > 0 && start.checked_add(count - 1).is_none() {
-        return Err(Error::config(format!("start + count must be at most 2^64, got {start} + {count}")));
+/// [`Error::Config`] for a step of zero or draws beyond 2^64 - 1, or what `outside` returns.
+pub fn order_digest(
+    population: &Arc<Population>,
+    start: u64,
+    step: u64,
+    count: u64,
+    outside: &mut dyn Outside,
+) -> Result<Digest> {
+    if step == 0 {
+        return Err(Error::config("step must be at least 1, got 0"));
+    }
+    let last = count.saturating_sub(1).checked_mul(step).and_then(|distance| start.checked_add(distance));
+    if last.is_none() {
+        let message = match step {
+            1 => format!("start + count must be at most 2^64, got {start} + {count}"),
+            _ => format!("the last draw must be at most 2^64 - 1, got {count} from {start} on in steps of {step}"),
+        };
+        return Err(Error::config(message));
     }
     let mut drawer = Drawer::new(Arc::clone(population));
-    let mut hasher = blake3::Hasher::new();
+    let mut hasher = OrderHasher::default();
     let mut done = 0;
     while done < count {
         let piece = PIECE_DRAWS.min(count - done);
         let mut result = Ok(());
-        outside.run(&mut || result = hash_draws(&mut drawer, Position(start + done), piece, &mut hasher))?;
+        outside
+            .run(&mut || result = hash_draws(&mut drawer, Position(start + done * step), step, piece, &mut hasher))?;
         result?;
         done += piece;
     }
-    Ok(Digest::from(hasher.finalize()))
+    Ok(hasher.digest())
 }
 
-fn hash_draws(drawer: &mut Drawer, first: Position, count: u64, hasher: &mut blake3::Hasher) -> Result<()> {
+fn hash_draws(drawer: &mut Drawer, first: Position, step: u64, count: u64, hasher: &mut OrderHasher) -> Result<()> {
     let caches = Arc::clone(drawer.population().caches());
-    let mut bytes = Vec::new();
-    for record in drawer.records(first, 1, count)? {
+    for record in drawer.records(first, step, count)? {
         let (cache, _, sample) = caches.locate(record?)?;
-        bytes.extend_from_slice(&cache.cache_id().0.to_le_bytes());
-        bytes.extend_from_slice(&sample.0.to_le_bytes());
+        hasher.add(cache.cache_id(), sample);
     }
-    hasher.update(&bytes);
     Ok(())
 }
