@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use arrow_schema::SchemaRef;
+use dataset_rt_core::order::Progress;
 use dataset_rt_core::runtime::{BatchSlots, ReadLimits, assemble, batch_schema};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -52,7 +53,7 @@ impl Delivery {
             ReadLimits::batches(batch_size, options.prefetch_size, options.prefetch_bytes, options.verify_reads)
         };
         let caches = Arc::clone(self.reader.population.caches());
-        let (progress, ahead) = self.reader.begun(limits, delivered)?;
+        let ahead = self.reader.begun(limits, delivered)?;
         let mut outside = WithoutGil::new(py);
         let finished = ahead.next(&mut BatchSlots::for_run, &mut outside);
         match finished.map_err(|error| raised_or(outside.raised, error))? {
@@ -60,11 +61,12 @@ impl Delivery {
                 let assembled = py.detach(|| assemble(&caches, &self.schema, filled)).map_err(exception);
                 let batch = assembled.and_then(|batch| PyRecordBatch::new(batch).into_pyarrow(py));
                 let batch = batch.inspect_err(|_| ahead.give_back(first))?;
-                progress.advance_batch(self.batch_size, self.drop_last);
+                let drop_last = self.drop_last;
+                self.reader.consumed(|progress| progress.advance_batch(batch_size, drop_last));
                 Ok(Some(batch))
             }
             None => {
-                progress.finish();
+                self.reader.consumed(Progress::finish);
                 Ok(None)
             }
         }

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use dataset_rt_core::order::{Cursor, Remainder, Ticket, World};
+use dataset_rt_core::order::{Cursor, Remainder, Ticket as CoreTicket, World};
 use dataset_rt_core::population::{FirstTable, Population};
 use dataset_rt_core::runtime::Runtime;
 use dataset_rt_core::store::{CacheSet, PayloadSlots};
-use dataset_rt_core::{CacheId, Error, SampleId};
+use dataset_rt_core::{CacheId, SampleId};
 use pyo3::exceptions::{PyIndexError, PyOverflowError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -21,6 +21,8 @@ use crate::shared::{ReadOptions, Shared};
 use crate::standing::{Place, Standing};
 use crate::state::{from_dict, state_dict};
 use crate::stream::Stream;
+use crate::ticket::Ticket;
+use crate::window::Batches;
 use crate::window_reader::WindowReader;
 
 /// A population over opened caches, and the position of its stream.
@@ -40,6 +42,12 @@ impl Dataset {
         Ok(Self::new(Arc::new(shared), Place { population: Arc::new(population), cursor, table: None }))
     }
 
+    /// A population of opened caches, at position 0; its table, if it is an edited one, is not known.
+    pub fn over(shared: Arc<Shared>, population: Arc<Population>, epoch_len: u64) -> PyResult<Self> {
+        let cursor = Cursor::new(epoch_len, World::single()).map_err(exception)?;
+        Ok(Self::new(shared, Place { population, cursor, table: None }))
+    }
+
     fn new(shared: Arc<Shared>, place: Place) -> Self {
         Self { shared, standing: Arc::new(Standing::new(place)) }
     }
@@ -56,7 +64,7 @@ impl Dataset {
     }
 
     /// A reader of the next window, for an iterator.
-    fn reader<S: PayloadSlots + 'static>(&self, adjust: impl FnOnce(Ticket) -> Ticket) -> WindowReader<S> {
+    fn reader<S: PayloadSlots + 'static>(&self, adjust: impl FnOnce(CoreTicket) -> CoreTicket) -> WindowReader<S> {
         let standing = self.standing.lock();
         let (population, ticket) = (Arc::clone(&standing.population), adjust(standing.cursor.ticket()));
         WindowReader::new(Arc::clone(&self.shared), Arc::clone(&self.standing), population, ticket)
@@ -198,8 +206,7 @@ impl Dataset {
 
     /// One rank's view of this dataset.
     fn shard(&self, py: Python<'_>, rank: u64, world_size: u64, remainder: &str) -> PyResult<Self> {
-        let remainder = Remainder::from_name(remainder).map_err(exception)?;
-        let world = World::new(rank, world_size, remainder).map_err(exception)?;
+        let world = world_of((rank, world_size, remainder.to_owned()))?;
         let place = self.standing.with(|place| {
             let (population, cursor) = (Arc::clone(&place.population), place.cursor.shard(world)?);
             Ok(Place { population, cursor, table: place.table.as_ref().map(|table| table.clone_ref(py)) })
@@ -230,11 +237,22 @@ impl Dataset {
     }
 
     fn iterate_batches(&self, batch_size: u64, drop_last: bool) -> PyResult<BatchIterator> {
-        if batch_size == 0 {
-            return Err(exception(Error::config("batch_size must be at least 1, got 0")));
-        }
+        Batches::new(batch_size, drop_last)?;
         let reader = self.reader(|ticket| if drop_last { ticket.in_full_batches(batch_size) } else { ticket });
         Ok(BatchIterator::new(reader, batch_size, drop_last))
+    }
+
+    /// What an adapter's iterator has to remember; without a world, for the dataset's own.
+    #[pyo3(signature = (batch_size, drop_last, world))]
+    fn ticket(&self, batch_size: u64, drop_last: bool, world: Option<(u64, u64, String)>) -> PyResult<Ticket> {
+        let (batches, world) = (Batches::new(batch_size, drop_last)?, world.map(world_of).transpose()?);
+        let (population, ticket) = self.standing.with(|place| {
+            let ticket = world.map_or_else(|| Ok(place.cursor.ticket()), |world| place.cursor.ticket_for(world))?;
+            Ok((Arc::clone(&place.population), ticket))
+        })?;
+        let ticket = if drop_last { ticket.in_full_batches(batch_size) } else { ticket };
+        let (shared, standing) = (Arc::clone(&self.shared), Arc::clone(&self.standing));
+        Ok(Ticket { shared, standing, population, ticket, batches })
     }
 
     fn get_item(&self, py: Python<'_>, cache_id: u64, sample_id: u64) -> PyResult<CachedSample> {
@@ -262,4 +280,10 @@ impl Dataset {
         let standing = self.standing.lock();
         Stream::new(Arc::clone(&self.shared), Arc::clone(&standing.population), standing.cursor.epoch_len())
     }
+}
+
+/// The world of a rank, a number of ranks and the name of a rule.
+pub fn world_of((rank, size, remainder): (u64, u64, String)) -> PyResult<World> {
+    let remainder = Remainder::from_name(&remainder).map_err(exception)?;
+    World::new(rank, size, remainder).map_err(exception)
 }

@@ -1,5 +1,6 @@
 //! `SampleIterator`: delivers one window, sample by sample.
 
+use dataset_rt_core::order::Progress;
 use dataset_rt_core::runtime::ReadLimits;
 use dataset_rt_core::store::PlannedRecord;
 use pyo3::exceptions::PyTypeError;
@@ -40,7 +41,7 @@ impl SampleIterator {
 impl Delivery {
     fn deliver(&mut self) -> Option<CachedSample> {
         let (record, data) = (self.records.next()?, self.objects.next()?);
-        self.reader.progress()?.advance(1);
+        self.reader.consumed(|progress| progress.advance(1));
         let cache = self.reader.population.caches().by_id().get(record.cache)?;
         Some(CachedSample::read(data, &self.reader.shared.opened, cache, record.sample))
     }
@@ -53,7 +54,7 @@ impl Delivery {
             let options = shared.options;
             ReadLimits::samples(options.prefetch_size, options.prefetch_bytes, options.verify_reads)
         };
-        let (progress, ahead) = self.reader.begun(limits, |count| count)?;
+        let ahead = self.reader.begun(limits, |count| count)?;
         let mut outside = WithoutGil::new(py);
         let finished = ahead.next(&mut |run| BytesSlots::for_run(py, run), &mut outside);
         match finished.map_err(|error| raised_or(outside.raised, error))? {
@@ -64,7 +65,7 @@ impl Delivery {
                 Ok(self.deliver())
             }
             None => {
-                progress.finish();
+                self.reader.consumed(Progress::finish);
                 Ok(None)
             }
         }

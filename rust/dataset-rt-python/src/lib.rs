@@ -17,7 +17,9 @@ mod slots;
 mod standing;
 mod state;
 mod stream;
+mod ticket;
 mod value;
+mod window;
 mod window_reader;
 
 use pyo3::prelude::*;
@@ -41,6 +43,10 @@ mod _core {
     use super::sample::CachedSample;
     #[pymodule_export]
     use super::stream::Stream;
+    #[pymodule_export]
+    use super::ticket::Ticket;
+    #[pymodule_export]
+    use super::window::Window;
     #[pymodule_export]
     const FORMAT_VERSION: u32 = dataset_rt_core::format::FORMAT_VERSION;
     #[pymodule_export]

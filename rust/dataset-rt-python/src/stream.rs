@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, TryLockError};
 
 use dataset_rt_core::format::Digest;
-use dataset_rt_core::order::{Mode, PassCache};
+use dataset_rt_core::order::{Mode, PassCache, Progress};
 use dataset_rt_core::population::{Population, population_table, table_schema};
 use dataset_rt_core::runtime::{order_digest, resize};
 use dataset_rt_core::store::{Cache, CacheSet};
@@ -13,11 +13,13 @@ use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyTuple};
 use pyo3_arrow::PyTable;
 
+use crate::dataset::{Dataset, world_of};
 use crate::errors::{exception, raised_or};
 use crate::fetch::Fetcher;
 use crate::outside::WithoutGil;
 use crate::sample::{CachedSample, Opened};
 use crate::shared::{ReadOptions, Shared};
+use crate::window::{Batches, Window};
 
 /// A population and its endless stream of draws; safe to use from any thread.
 #[pyclass(frozen, module = "dataset_rt._core", name = "Stream")]
@@ -103,6 +105,59 @@ impl Stream {
 
     fn is_home(&self) -> bool {
         self.shared.is_home()
+    }
+
+    /// Whether the population is every sample of the caches once, with weight 1.
+    #[getter]
+    fn is_whole(&self) -> bool {
+        self.population.is_whole()
+    }
+
+    /// The stream over every sample of the same caches.
+    fn whole(&self) -> PyResult<Self> {
+        let ReadOptions { mode, seed, .. } = self.shared.options;
+        let caches = Arc::clone(&self.shared.opened.caches);
+        let population = Population::whole(caches, mode, seed).map_err(exception)?;
+        let rows = population.rows();
+        Ok(Self::new(Arc::clone(&self.shared), Arc::new(population), rows))
+    }
+
+    /// A dataset at position 0, for what has a cursor and no table.
+    fn cursor(&self) -> PyResult<Dataset> {
+        Dataset::over(Arc::clone(&self.shared), Arc::clone(&self.population), self.epoch_len)
+    }
+
+    /// The whole window of `epoch_len` draws at `start`, as `world` divides it. Moves nothing.
+    fn window(
+        &self,
+        start: u64,
+        epoch_len: u64,
+        batch_size: u64,
+        drop_last: bool,
+        world: (u64, u64, String),
+    ) -> PyResult<Window> {
+        let (batches, world) = (Batches::new(batch_size, drop_last)?, world_of(world)?);
+        world.check_epoch_len(epoch_len).map_err(exception)?;
+        let progress = Progress::at(Position(start), epoch_len, world).map_err(exception)?;
+        Ok(Window::new(Arc::clone(&self.shared), Arc::clone(&self.population), Arc::new(progress), batches))
+    }
+
+    /// Records of the rows `start`, `start + 1`, … in the order of the table: 64-bit little-endian integers.
+    fn table_records<'py>(&self, py: Python<'py>, start: u64, count: u64) -> PyResult<Bound<'py, PyByteArray>> {
+        let rows = self.population.rows();
+        if start > rows || count > rows - start {
+            let message = format!("start + count must be at most the {rows} rows of the table, got {start} + {count}");
+            return Err(exception(Error::config(message)));
+        }
+        let records = py.detach(|| {
+            let mut records = Vec::new();
+            resize(&mut records, count).map_err(exception)?;
+            for (place, row) in records.iter_mut().zip(start..) {
+                *place = self.population.table_record(row).map_err(exception)?;
+            }
+            Ok::<_, PyErr>(records)
+        })?;
+        packed(py, &records)
     }
 
     /// Population rows of the draws `start`, `start + 1`, …: 64-bit little-endian integers.
@@ -214,7 +269,7 @@ impl Stream {
     }
 }
 
-fn packed<'py>(py: Python<'py>, numbers: &[u64]) -> PyResult<Bound<'py, PyByteArray>> {
+pub fn packed<'py>(py: Python<'py>, numbers: &[u64]) -> PyResult<Bound<'py, PyByteArray>> {
     PyByteArray::new_with(py, size_of_val(numbers), |bytes| {
         for (place, number) in bytes.as_chunks_mut::<8>().0.iter_mut().zip(numbers) {
             *place = number.to_le_bytes();

@@ -3,6 +3,7 @@
 from dataset_rt._core import FORMAT_VERSION, ORDER_VERSION, CachedSample
 from dataset_rt.array import ArrayDecoder, array_decoder
 from dataset_rt.config import ReaderConfig, ShardCompression, WriterConfig
+from dataset_rt.cursor import StreamCursor
 from dataset_rt.dataset import CachedDataset
 from dataset_rt.errors import (
     CacheCorruptError,
@@ -27,6 +28,7 @@ from dataset_rt.results import (
 from dataset_rt.runtime import DatasetRuntime
 from dataset_rt.sources import CacheInput, CacheSource, MetadataValue, Payload, SkippedInput
 from dataset_rt.stream import SampleStream
+from dataset_rt.window import Window, WindowTicket
 
 __version__ = "1.0.0"
 
@@ -61,6 +63,9 @@ __all__ = [
     "SkippedInput",
     "SourceError",
     "StateMismatchError",
+    "StreamCursor",
+    "Window",
+    "WindowTicket",
     "WriterConfig",
     "array_decoder",
 ]

@@ -15,6 +15,7 @@ from dataset_rt.errors import ConfigError, MetadataError
 from dataset_rt.forks import check_polars
 from dataset_rt.integers import row_number, row_numbers, unsigned
 from dataset_rt.stream import SampleStream
+from dataset_rt.window import WindowTicket, remainder_name, ticket_of
 
 __all__ = ["CachedDataset"]
 
@@ -99,6 +100,11 @@ class CachedDataset:
         """The number of draws in an epoch, of all ranks together."""
         return self._core.epoch_len
 
+    @property
+    def world(self) -> tuple[int, int, str] | None:
+        """Rank, world size and `remainder` of a rank's view; None for the whole dataset."""
+        return self._core.world
+
     def set_epoch_len(self, epoch_len: int) -> None:
         """Set how many draws later iterators deliver; those that were made keep theirs.
 
@@ -149,10 +155,34 @@ class CachedDataset:
             ConfigError: If an argument is out of range, this is a view already, or the
                 epoch is too short for all ranks to get a draw of it under "drop".
         """
-        if not isinstance(remainder, str):
-            raise ConfigError(f'remainder must be "extend", "drop" or "uneven", got {remainder!r}')
-        core = self._core.shard(unsigned(rank, "rank"), unsigned(world_size, "world_size"), remainder)
+        name = remainder_name(remainder)
+        core = self._core.shard(unsigned(rank, "rank"), unsigned(world_size, "world_size"), name)
         return self._over(core)
+
+    def ticket(
+        self,
+        batch_size: int = 1,
+        *,
+        drop_last: bool = False,
+        rank: int | None = None,
+        world_size: int | None = None,
+        remainder: str = "extend",
+    ) -> WindowTicket:
+        """Make the ticket for a window that an adapter's iterator reserves at its first batch.
+
+        Args:
+            batch_size: Samples a batch, at least 1.
+            drop_last: Whether to leave out a last batch that is short.
+            rank: In [0, world_size), of the whole dataset; None for the dataset as it is,
+                which may be a rank's view.
+            world_size: The number of ranks, given together with `rank`.
+            remainder: As in `shard`; only with `rank` and `world_size`.
+
+        Raises:
+            ConfigError: If an argument is out of range, or this is a view and a rank is
+                named.
+        """
+        return ticket_of(self._core, batch_size, drop_last, rank, world_size, remainder)
 
     def stream(self) -> SampleStream:
         """The immutable view of the current table's stream, for adapters."""

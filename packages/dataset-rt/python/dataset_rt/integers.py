@@ -31,6 +31,10 @@ def unsigned_list(values: Iterable[SupportsIndex], argument: str) -> list[int]:
     Raises:
         ConfigError: If one of them is none.
     """
+    if isinstance(values, np.ndarray) and values.dtype == np.uint64:
+        # Nothing to check: an adapter asks for whole batches of numbers that the core gave it.
+        plain: list[int] = np.atleast_1d(values).tolist()
+        return plain
     return [unsigned(value, argument) for value in _listed(values, argument)]
 
 

@@ -12,9 +12,11 @@ import pyarrow as pa
 
 from dataset_rt._core import CachedSample
 from dataset_rt._core import Stream as CoreStream
+from dataset_rt.cursor import StreamCursor
 from dataset_rt.errors import ConfigError
 from dataset_rt.forks import check_polars
 from dataset_rt.integers import position_number, unsigned, unsigned_list
+from dataset_rt.window import Window, remainder_name
 
 __all__ = ["SampleStream"]
 
@@ -62,6 +64,56 @@ class SampleStream:
         """BLAKE3 of the population, 64 hexadecimal digits."""
         return self._core.population_digest
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether the population is every sample of the caches once, with weight 1."""
+        return self._core.is_whole
+
+    def whole(self) -> SampleStream:
+        """The stream over every sample of the same caches, each with weight 1.
+
+        It reads the same records, and its pickle is small however the table was edited.
+        """
+        return SampleStream._over(self._core.whole())
+
+    def cursor(self) -> StreamCursor:
+        """A position of its own in this stream, at first 0, that moves from window to window."""
+        return StreamCursor._over(self._core.cursor())
+
+    def window(
+        self,
+        start: int,
+        batch_size: int = 1,
+        *,
+        epoch_len: int | None = None,
+        drop_last: bool = False,
+        rank: int = 0,
+        world_size: int = 1,
+        remainder: str = "extend",
+    ) -> Window:
+        """The whole window at a position, for callers that say themselves where windows start.
+
+        Args:
+            start: Its first position, in [0, 2**64). The next one is at `Window.end`.
+            batch_size: Samples a batch, at least 1.
+            epoch_len: How many draws all ranks take together, before `remainder`; None
+                for the stream's.
+            drop_last: Whether to leave out a last batch that is short.
+            rank: In [0, world_size).
+            world_size: The number of ranks, at least 1.
+            remainder: As in `CachedDataset.shard`.
+
+        Raises:
+            ConfigError: If an argument is out of range, or the window would exceed the
+                end of the stream.
+        """
+        if not isinstance(drop_last, bool):
+            raise ConfigError(f"drop_last must be True or False, got {drop_last!r}")
+        world = (unsigned(rank, "rank"), unsigned(world_size, "world_size"), remainder_name(remainder))
+        length = self._core.epoch_len if epoch_len is None else unsigned(epoch_len, "epoch_len")
+        start, batch_size = unsigned(start, "start"), unsigned(batch_size, "batch_size")
+        return Window._over(self._core.window(start, length, batch_size, drop_last, world))
+
     def rows(self, start: int, count: int) -> npt.NDArray[np.uint64]:
         """Population rows of the draws `start`, `start + 1`, …: `count` numbers, uint64.
 
@@ -83,6 +135,22 @@ class SampleStream:
             ConfigError: As in `rows`.
         """
         return np.frombuffer(self._core.records(unsigned(start, "start"), unsigned(count, "count")), dtype="<u8")
+
+    def table_records(self, start: int, count: int) -> npt.NDArray[np.uint64]:
+        """Record numbers of rows in the order of the table, as `get_metadata` shows it.
+
+        A pickled stream of an edited table keeps its population and forgets the table's
+        order: after unpickling, rows are numbered as the population is.
+
+        Args:
+            start: First row, in [0, num_rows].
+            count: How many rows, in [0, num_rows - start].
+
+        Raises:
+            ConfigError: If a number is out of range.
+        """
+        core = self._core
+        return np.frombuffer(core.table_records(unsigned(start, "start"), unsigned(count, "count")), dtype="<u8")
 
     def fetch(self, positions: Iterable[SupportsIndex]) -> list[CachedSample]:
         """Read the samples of draws, in the order given, in the calling thread.

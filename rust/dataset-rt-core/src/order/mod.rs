@@ -39,7 +39,7 @@ pub use progress::{CursorState, Progress};
 pub use replacement::{replacement_point, replacement_row};
 pub use sampler::Sampler;
 pub use weights::Weights;
-pub use window::Window;
+pub use window::{Window, batches_of};
 pub use world::{Remainder, World};
 
 /// Version of the order: which row a position names, and how windows are dealt.

@@ -70,6 +70,15 @@ impl Progress {
         Ok(Self { window, nominal_start, epoch_len, taken: AtomicU64::new(0) })
     }
 
+    /// A whole window that no dataset has reserved, and nothing of which is consumed: for callers that choose where a
+    /// window starts.
+    ///
+    /// # Errors
+    /// As [`Window::deal`].
+    pub fn at(start: Position, epoch_len: u64, world: World) -> Result<Self> {
+        Self::begin(start, None, epoch_len, world, 1)
+    }
+
     /// The draws to deliver: all of a window, or what was left of an interrupted one.
     #[must_use]
     pub fn window(&self) -> &Window {

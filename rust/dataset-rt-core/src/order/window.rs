@@ -75,6 +75,12 @@ impl Window {
         if position < self.dealt_end.0 { Position(position) } else { self.dealt_end }
     }
 
+    /// How many batches of `batch_size` this rank's draws make; `drop_last` leaves out a short last one.
+    #[must_use]
+    pub const fn batches(&self, batch_size: u64, drop_last: bool) -> u64 {
+        batches_of(self.count, batch_size, drop_last)
+    }
+
     /// What [`Self::consumed`] is to be asked after `batches` batches of `batch_size` draws.
     ///
     /// A short last batch counts as a whole one, so ranks whose counts differ say the same. Where the short batch is
@@ -84,4 +90,11 @@ impl Window {
         let taken = batches.saturating_mul(batch_size);
         if drop_last && batches > 0 && taken.saturating_add(batch_size) > self.count { u64::MAX } else { taken }
     }
+}
+
+/// How many batches of `batch_size` (0 is taken for 1) `draws` make; `drop_last` leaves out a short last one.
+#[must_use]
+pub const fn batches_of(draws: u64, batch_size: u64, drop_last: bool) -> u64 {
+    let batch_size = if batch_size == 0 { 1 } else { batch_size };
+    if drop_last { draws / batch_size } else { draws.div_ceil(batch_size) }
 }
