@@ -56,6 +56,11 @@ ADAPTER_TOOLS = {
 # The scripts in examples/ that need an adapter; each runs twice in one fresh folder.
 ADAPTER_EXAMPLES: dict[str, tuple[str, ...]] = {"torch": (), "jax": (), "tf": (), "hf": ()}
 
+# What builds the pages, and what their programs import beside the packages.
+DOCS_TOOLS = (
+    *("mkdocs-material>=9.6", "mkdocstrings[python]>=0.30", "ruff~=0.17.5", "pytest>=8", "joblib>=1.4", "scikit-learn"),
+)
+
 # What happened, for the summary at the end.
 pythons_that_ran: dict[str, str] = {}
 pytest_reports: list[Path] = []
@@ -353,7 +358,7 @@ def adapters(session: nox.Session, adapter: str) -> None:
 @nox.session(requires=["build"])
 def docs(session: nox.Session) -> None:
     """Build the pages, every warning an error, and run each page's Python twice."""
-    session.install(core_wheel(session), *adapter_wheels(), "mkdocs-material>=9.6", "pytest>=8", "scikit-learn")
+    session.install(core_wheel(session), *adapter_wheels(), *DOCS_TOOLS)
     session.run("mkdocs", "build", "--strict", "--quiet", env={"NO_MKDOCS_2_WARNING": "1"})
     run_pytest(session, "docs/test_pages.py", *session.posargs)
 
