@@ -9,7 +9,7 @@ use dataset_rt_core::order::Mode;
 use dataset_rt_core::runtime::{
     Outside, Runtime, WriteLimits, WriteObserver, find_published, verify_caches, write_cache,
 };
-use dataset_rt_core::store::{Cache, CacheOptions, CacheSet};
+use dataset_rt_core::store::{Cache, CacheOptions, CacheSet, IoMode};
 use dataset_rt_core::{Error, Result};
 use pyo3::prelude::*;
 
@@ -133,10 +133,7 @@ impl PyRuntime {
         verify_reads: bool,
         io: &str,
     ) -> PyResult<Dataset> {
-        if io != "auto" && io != "positioned" {
-            let message = format!("io must be \"auto\" or \"positioned\" in this release, got {io:?}");
-            return Err(exception(Error::config(message)));
-        }
+        let io = IoMode::from_name(io).map_err(exception)?;
         let prefetch_size = at_least_one("prefetch_size", prefetch_size)?;
         let prefetch_bytes = at_least_one("prefetch_bytes", prefetch_bytes)?;
         let mode = match (shuffle, replacement) {
@@ -144,8 +141,8 @@ impl PyRuntime {
             (true, true) => Mode::Replacement,
             (true, false) => Mode::Permutation,
         };
-        let options = ReadOptions { mode, seed, prefetch_size, prefetch_bytes, verify_reads };
-        let open = || paths.iter().map(|path| Cache::open(path).map(Arc::new)).collect::<Result<Vec<_>>>();
+        let options = ReadOptions { mode, seed, prefetch_size, prefetch_bytes, verify_reads, io };
+        let open = || paths.iter().map(|path| Cache::open(path, io).map(Arc::new)).collect::<Result<Vec<_>>>();
         let caches = py.detach(open).map_err(exception)?;
         let set = CacheSet::new(caches.clone()).map_err(exception)?;
         if validate_cache {

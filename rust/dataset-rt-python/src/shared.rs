@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use dataset_rt_core::order::Mode;
 use dataset_rt_core::runtime::{Pool, Runtime};
+use dataset_rt_core::store::IoMode;
 
 use crate::sample::Opened;
 
@@ -16,6 +17,7 @@ pub struct ReadOptions {
     pub prefetch_size: u64,
     pub prefetch_bytes: u64,
     pub verify_reads: bool,
+    pub io: IoMode,
 }
 
 /// What all datasets over the same opened caches share.

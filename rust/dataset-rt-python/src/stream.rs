@@ -7,7 +7,7 @@ use dataset_rt_core::format::Digest;
 use dataset_rt_core::order::{Mode, PassCache, Progress};
 use dataset_rt_core::population::{Population, population_table, table_schema};
 use dataset_rt_core::runtime::{order_digest, resize};
-use dataset_rt_core::store::{Cache, CacheSet};
+use dataset_rt_core::store::{Cache, CacheSet, IoMode};
 use dataset_rt_core::{CacheId, Error, Position};
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyTuple};
@@ -213,8 +213,8 @@ impl Stream {
         let paths: Vec<PathBuf> = caches.paths().map(std::path::Path::to_path_buf).collect();
         let ids: Vec<u64> = caches.given().map(|(cache, _)| cache.cache_id().0).collect();
         let options = this.shared.options;
-        let options =
-            (options.mode.name(), options.seed, options.prefetch_size, options.prefetch_bytes, options.verify_reads);
+        let (size, bytes) = (options.prefetch_size, options.prefetch_bytes);
+        let options = (options.mode.name(), options.seed, size, bytes, options.verify_reads, options.io.name());
         let edited = this.population.parts().map(|(records, weights)| {
             let weights: Vec<u64> = weights.into_iter().map(f64::to_bits).collect();
             let digest = this.population.digest();
@@ -230,15 +230,16 @@ impl Stream {
         py: Python<'_>,
         paths: Vec<PathBuf>,
         ids: Vec<u64>,
-        options: (String, u64, u64, u64, bool),
+        options: (String, u64, u64, u64, bool, String),
         epoch_len: u64,
         edited: Option<(Vec<u8>, Vec<u8>, [u8; 32])>,
     ) -> PyResult<Self> {
-        let (mode, seed, prefetch_size, prefetch_bytes, verify_reads) = options;
+        let (mode, seed, prefetch_size, prefetch_bytes, verify_reads, io) = options;
+        let io = IoMode::from_name(&io).map_err(exception)?;
         let mode = Mode::from_name(&mode).map_err(exception)?;
         let mut caches = Vec::with_capacity(paths.len());
         for (path, id) in paths.iter().zip(ids) {
-            let cache = Cache::open(path).map_err(exception)?;
+            let cache = Cache::open(path, io).map_err(exception)?;
             if cache.cache_id() != CacheId(id) {
                 let (path, found) = (path.display(), cache.cache_id().0);
                 return Err(exception(Error::config(format!(
@@ -263,7 +264,7 @@ impl Stream {
             }
         };
         let population = Arc::new(population.map_err(exception)?);
-        let options = ReadOptions { mode, seed, prefetch_size, prefetch_bytes, verify_reads };
+        let options = ReadOptions { mode, seed, prefetch_size, prefetch_bytes, verify_reads, io };
         let shared = Shared::without_threads(Arc::new(Opened::new(py, set)), options);
         Ok(Self::new(Arc::new(shared), population, epoch_len))
     }

@@ -175,9 +175,8 @@ class DatasetRuntime:
             CacheCorruptError: If a file is not what the manifest says.
             CacheIOError: If a file cannot be read.
             CacheVersionError: If a cache has another format version.
-            ConfigError: If an argument is of a wrong type, no path is given, the same
-                cache is given twice, or this release cannot read by
-                `reader_config.io`.
+            ConfigError: If an argument is of a wrong type, no path is given, or the same
+                cache is given twice.
             MetadataError: If the caches' columns do not agree in names, order and kinds.
         """
         _expect(reader_config, ReaderConfig, "reader_config")

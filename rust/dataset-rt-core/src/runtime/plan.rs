@@ -1,13 +1,12 @@
 //! Turns positions into the records to be read.
 
-use std::fs::File;
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
 use crate::identifier::Position;
 use crate::order::PassCache;
 use crate::population::Population;
-use crate::store::{CacheSet, PlannedRecord};
+use crate::store::{CacheSet, OpenFile, PlannedRecord};
 
 /// A run: neighbouring draws of one reader that are read together and delivered in order.
 #[derive(Clone, Debug, Default)]
@@ -77,14 +76,15 @@ pub fn resize(numbers: &mut Vec<u64>, length: u64) -> Result<()> {
 /// What is wrong with the first record, or with any where there is no bound.
 pub fn plan(caches: &CacheSet, records: impl Iterator<Item = Result<u64>>, most_bytes: u64) -> Result<Run> {
     let mut run = Run::default();
-    let mut index: (usize, Option<Arc<File>>) = (0, None);
+    let mut index: (usize, Option<Arc<OpenFile>>) = (0, None);
+    let guard = caches.guard()?;
     for record in records {
         let planned = record.and_then(|record| {
             let (cache, place, sample) = caches.locate(record)?;
             if index.0 != place {
                 index = (place, None);
             }
-            Ok(PlannedRecord { cache: place, sample, entry: cache.entry(sample, &mut index.1)? })
+            Ok(PlannedRecord { cache: place, sample, entry: cache.entry(&guard, sample, &mut index.1)? })
         });
         let planned = match planned {
             Ok(planned) => planned,

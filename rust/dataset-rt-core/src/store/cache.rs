@@ -7,7 +7,10 @@ use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 
+use super::bus_guard::Guard;
 use super::files::{self, FileKey, INDEX_NUMBER};
+use super::io_mode::IoMode;
+use super::open_file::{Failure, OpenFile};
 use super::per_process::PerProcess;
 use crate::error::{Error, Result};
 use crate::format::{
@@ -32,6 +35,8 @@ pub struct Cache {
     limits: EntryLimits,
     footer: Footer,
     owner: u64,
+    /// Whether files are mapped where that can be done.
+    mapped: bool,
     index: PerProcess<Vec<u8>>,
     batches: Vec<PerProcess<RecordBatch>>,
 }
@@ -45,9 +50,10 @@ impl Cache {
     /// # Errors
     /// [`Error::CacheNotFound`] where there is no manifest, [`Error::Version`] for another format version, an error of
     /// corruption (see [`Error::fault`]) for whatever is wrong with the files.
-    pub fn open(path: &Path) -> Result<Self> {
+    pub fn open(path: &Path, io: IoMode) -> Result<Self> {
         let given_path = path.to_path_buf();
         let path = real_folder(path)?;
+        let mapped = io.maps(&path);
         let manifest_path = path.join(MANIFEST_FILE);
         let bytes = fs::read(&manifest_path).map_err(|error| match error.kind() {
             std::io::ErrorKind::NotFound => {
@@ -80,6 +86,7 @@ impl Cache {
             limits: EntryLimits { shards: manifest.shards(), max_payload_bytes: manifest.max_payload_bytes },
             footer,
             owner: files::new_owner(),
+            mapped,
             index: PerProcess::new(),
             batches,
             given_path,
@@ -119,11 +126,13 @@ impl Cache {
         self.manifest.samples
     }
 
-    /// Where the payload of `sample` lies. O(1). `file` keeps the open index between the calls for one cache.
+    /// Where the payload of `sample` lies. O(1). `file` keeps the open index between the calls for one cache; `guard`
+    /// must be armed where the cache is mapped.
     ///
     /// # Errors
-    /// [`Error::IndexEntry`] where the entry names something that cannot be, [`Error::Io`] where it cannot be read.
-    pub fn entry(&self, sample: SampleId, file: &mut Option<Arc<File>>) -> Result<IndexEntry> {
+    /// [`Error::IndexEntry`] where the entry names something that cannot be, [`Error::FileLength`] where the index became
+    /// shorter, [`Error::Io`] where it cannot be read.
+    pub fn entry(&self, guard: &Guard, sample: SampleId, file: &mut Option<Arc<OpenFile>>) -> Result<IndexEntry> {
         let offset = sample
             .0
             .checked_mul(INDEX_ENTRY_BYTES as u64)
@@ -134,15 +143,32 @@ impl Cache {
             let bytes = index.get(start..start.saturating_add(INDEX_ENTRY_BYTES)).unwrap_or_default();
             return IndexEntry::parse(bytes, sample, &self.limits, &self.index_path);
         }
-        let path = &self.index_path;
-        let key = FileKey { owner: self.owner, number: INDEX_NUMBER };
         let file = match file {
             Some(file) => file,
-            None => file.insert(files::shared(key, path, |_| Ok(()))?),
+            None => file.insert(self.open_index()?),
         };
         let mut bytes = [0_u8; INDEX_ENTRY_BYTES];
-        read_exact(file, path, &mut bytes, offset)?;
-        IndexEntry::parse(&bytes, sample, &self.limits, path)
+        let failure = match file.read_exact(guard, &mut bytes, offset) {
+            Ok(()) => match IndexEntry::parse(&bytes, sample, &self.limits, &self.index_path) {
+                // A cut inside the entry leaves zeros at its end.
+                parsed if (parsed.is_err() || bytes.ends_with(&[0])) && self.index_shrank(file) => Failure::Lost,
+                parsed => return parsed,
+            },
+            Err(failure) => failure,
+        };
+        // A mapping that lost a page is of no more use.
+        files::evict(self.index_key());
+        Err(failure.of_file(&self.index_path, self.file_bytes(INDEX_FILE)))
+    }
+
+    fn open_index(&self) -> Result<Arc<OpenFile>> {
+        let length = self.file_bytes(INDEX_FILE);
+        let check = |file: &File| check_open_length(file, &self.index_path, length);
+        files::shared(self.index_key(), &self.index_path, self.mapped.then_some(length), check)
+    }
+
+    fn index_shrank(&self, file: &OpenFile) -> bool {
+        file.shrunk_to(&self.index_path, self.file_bytes(INDEX_FILE)).is_some()
     }
 
     fn held_index(&self) -> Result<Option<&[u8]>> {
@@ -150,7 +176,7 @@ impl Cache {
             return Ok(Some(index));
         }
         let path = &self.index_path;
-        let bytes = self.manifest.files.get(INDEX_FILE).map_or(u64::MAX, |file| file.bytes);
+        let bytes = self.file_bytes(INDEX_FILE);
         if bytes > HELD_INDEX_BYTES {
             return Ok(None);
         }
@@ -169,13 +195,49 @@ impl Cache {
     ///
     /// # Errors
     /// [`Error::FileMissing`], [`Error::Header`] or [`Error::Io`].
-    pub fn shard(&self, shard: u32) -> Result<Arc<File>> {
+    pub fn shard(&self, shard: u32) -> Result<Arc<OpenFile>> {
         let path = self.shard_path(shard);
-        files::shared(FileKey { owner: self.owner, number: u64::from(shard) }, &path, |file| {
+        let length = self.shard_bytes(shard);
+        files::shared(self.shard_key(shard), &path, self.mapped.then_some(length), |file| {
+            check_open_length(file, &path, length)?;
             let mut header = [0_u8; SHARD_HEADER_BYTES];
             read_exact(file, &path, &mut header, 0)?;
             check_shard_header(&header, shard, &path)
         })
+    }
+
+    /// Closes a shard whose pages were lost, so that the next read opens and checks it anew.
+    pub fn close_shard(&self, shard: u32) {
+        files::evict(self.shard_key(shard));
+    }
+
+    /// The length that an open shard has now, if that is less than the manifest gives it; see [`OpenFile::shrunk_to`].
+    #[must_use]
+    pub fn shard_shrunk_to(&self, shard: u32, file: &OpenFile) -> Option<u64> {
+        file.shrunk_to(&self.shard_path(shard), self.shard_bytes(shard))
+    }
+
+    /// Whether reads may go through mappings, which a [`Guard`] must guard.
+    #[must_use]
+    pub fn is_mapped(&self) -> bool {
+        self.mapped
+    }
+
+    fn index_key(&self) -> FileKey {
+        FileKey { owner: self.owner, number: INDEX_NUMBER }
+    }
+
+    fn shard_bytes(&self, shard: u32) -> u64 {
+        self.file_bytes(&format!("{SHARD_FOLDER}/{}", shard_file_name(shard)))
+    }
+
+    fn shard_key(&self, shard: u32) -> FileKey {
+        FileKey { owner: self.owner, number: u64::from(shard) }
+    }
+
+    /// Length of a file as the manifest names it.
+    fn file_bytes(&self, name: &str) -> u64 {
+        self.manifest.files.get(name).map_or(u64::MAX, |file| file.bytes)
     }
 
     /// The metadata batch that holds `sample`, and the sample's row in it. Checked at its first use, then held.
@@ -282,6 +344,12 @@ pub(super) fn check_length(path: &Path, expected: u64) -> Result<()> {
     } else {
         Err(Error::FileLength { file: path.to_path_buf(), expected, found: metadata.len() })
     }
+}
+
+/// Checks that an opened file still has the length that it had when the cache was opened.
+fn check_open_length(file: &File, path: &Path, expected: u64) -> Result<()> {
+    let found = file.metadata().map_err(|error| Error::io("cannot look at", path, error))?.len();
+    if found == expected { Ok(()) } else { Err(Error::FileLength { file: path.to_path_buf(), expected, found }) }
 }
 
 fn read_region(path: &Path, region: &Region) -> Result<Vec<u8>> {

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use super::bus_guard::Guard;
 use super::cache::Cache;
 use crate::error::{Error, Result};
 use crate::format::{Column, ColumnKind};
@@ -20,6 +21,7 @@ pub struct CacheSet {
     bases: Vec<u64>,
     /// The caches in the order given, as places in `by_id`.
     given: Vec<usize>,
+    mapped: bool,
 }
 
 impl CacheSet {
@@ -56,13 +58,22 @@ impl CacheSet {
                 *slot = rank;
             }
         }
-        Ok(Self { by_id, bases, given })
+        let mapped = by_id.iter().any(|cache| cache.is_mapped());
+        Ok(Self { by_id, bases, given, mapped })
     }
 
     /// The caches in ascending order of identity.
     #[must_use]
     pub fn by_id(&self) -> &[Arc<Cache>] {
         &self.by_id
+    }
+
+    /// What reads in this thread need, for a run of them: the guard of mapped files, if any cache is mapped.
+    ///
+    /// # Errors
+    /// [`Error::Io`] where the system refuses the guard's handler.
+    pub fn guard(&self) -> Result<Guard> {
+        if self.mapped { Guard::arm() } else { Ok(Guard::unarmed()) }
     }
 
     /// The caches in the order given, each with the record number of its first sample.

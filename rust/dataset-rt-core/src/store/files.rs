@@ -6,11 +6,15 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::guarded_mapping::GuardedMapping;
+use super::open_file::OpenFile;
 use super::per_process::PerProcess;
 use crate::error::{Error, Result};
 
 /// How many files stay open. Far below the usual limit of 1,024 descriptors, which the user's program needs too.
 const OPEN_FILES: usize = 64;
+/// How many files stay mapped, and are closed then. Far below the 65,530 maps that Linux lets a process have.
+const MAPPED_FILES: usize = 2_048;
 
 static TABLE: PerProcess<Mutex<Table>> = PerProcess::new();
 static NEXT_OWNER: AtomicU64 = AtomicU64::new(0);
@@ -29,7 +33,7 @@ pub const INDEX_NUMBER: u64 = u64::MAX;
 
 #[derive(Debug, Default)]
 struct Table {
-    files: HashMap<FileKey, (Arc<File>, u64)>,
+    files: HashMap<FileKey, (Arc<OpenFile>, u64)>,
     clock: u64,
 }
 
@@ -39,21 +43,34 @@ pub fn new_owner() -> u64 {
     NEXT_OWNER.fetch_add(1, Ordering::Relaxed)
 }
 
-/// The open file `key`, opened by `path` and checked by `check` if it is not open yet.
+/// The open file `key`, opened by `path` and checked by `check` if it is not open yet, and mapped where its length is
+/// given as `mapped` and that can be done.
 ///
-/// Beyond [`OPEN_FILES`] files, the one that was not used for the longest time is closed as soon as no read uses it.
+/// Beyond [`OPEN_FILES`] files or [`MAPPED_FILES`] mappings, the one that was not used for the longest time is closed as
+/// soon as no read uses it.
 ///
 /// # Errors
 /// [`Error::Io`] or [`Error::FileMissing`] where it cannot be opened, and whatever `check` finds.
-pub fn shared(key: FileKey, path: &Path, check: impl FnOnce(&File) -> Result<()>) -> Result<Arc<File>> {
+pub fn shared(
+    key: FileKey,
+    path: &Path,
+    mapped: Option<u64>,
+    check: impl FnOnce(&File) -> Result<()>,
+) -> Result<Arc<OpenFile>> {
     if let Some(file) = lock().touch(key) {
         return Ok(file);
     }
     let file = open(path)?;
     check(&file)?;
-    let file = Arc::new(file);
+    let mapping = mapped.and_then(|length| GuardedMapping::map(&file, length));
+    let file = Arc::new(mapping.map_or(OpenFile::Positioned(file), OpenFile::Mapped));
     lock().insert(key, Arc::clone(&file));
     Ok(file)
+}
+
+/// Closes a file whose pages were lost, so that the next read opens it anew.
+pub fn evict(key: FileKey) {
+    lock().files.remove(&key);
 }
 
 /// Closes all files of a cache.
@@ -80,7 +97,7 @@ fn lock() -> MutexGuard<'static, Table> {
 }
 
 impl Table {
-    fn touch(&mut self, key: FileKey) -> Option<Arc<File>> {
+    fn touch(&mut self, key: FileKey) -> Option<Arc<OpenFile>> {
         self.clock += 1;
         let clock = self.clock;
         self.files.get_mut(&key).map(|(file, used)| {
@@ -89,9 +106,12 @@ impl Table {
         })
     }
 
-    fn insert(&mut self, key: FileKey, file: Arc<File>) {
-        if self.files.len() >= OPEN_FILES {
-            let oldest = self.files.iter().min_by_key(|(_, (_, used))| *used).map(|(key, _)| *key);
+    fn insert(&mut self, key: FileKey, file: Arc<OpenFile>) {
+        let most = if file.is_mapped() { MAPPED_FILES } else { OPEN_FILES };
+        let alike = || self.files.iter().filter(|(_, (known, _))| known.is_mapped() == file.is_mapped());
+        // Below the smaller bound there is nothing to count.
+        if self.files.len() >= OPEN_FILES && alike().count() >= most {
+            let oldest = alike().min_by_key(|(_, (_, used))| *used).map(|(key, _)| *key);
             if let Some(oldest) = oldest {
                 self.files.remove(&oldest);
             }
@@ -116,7 +136,7 @@ mod tests {
         for number in 0..200_u64 {
             let path = folder.path().join(number.to_string());
             fs::write(&path, number.to_string()).unwrap();
-            shared(FileKey { owner, number }, &path, |_| Ok(())).unwrap();
+            shared(FileKey { owner, number }, &path, None, |_| Ok(())).unwrap();
         }
         assert!(lock().files.len() <= OPEN_FILES);
         forget(owner);

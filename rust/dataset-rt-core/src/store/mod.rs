@@ -4,13 +4,17 @@
 //! takes no lock and writes nothing.
 
 mod building;
+mod bus_guard;
 mod cache;
 mod caches;
 mod files;
 mod fork_guard;
+mod guarded_mapping;
 mod hashed_file;
+mod io_mode;
 mod layout;
 mod lock;
+mod open_file;
 mod per_process;
 mod reader;
 mod rows;
@@ -19,10 +23,13 @@ mod verify;
 mod writer;
 
 pub use building::{BuildingFolder, sweep, sweep_own};
+pub use bus_guard::Guard;
 pub use cache::Cache;
 pub use caches::CacheSet;
+pub use io_mode::IoMode;
 pub use layout::{cache_folder, is_published};
 pub use lock::{Attempt, NameLock};
+pub use open_file::OpenFile;
 pub use per_process::PerProcess;
 pub use reader::{PlannedRecord, RecordReader};
 pub use rows::RowTyper;

@@ -1,16 +1,17 @@
 //! Reads records and checks each against its index entry.
 
 use std::fmt;
-use std::fs::File;
+use std::fs;
 use std::mem::MaybeUninit;
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rustix::io::{Errno, pread};
+use rustix::io::Errno;
 
+use super::bus_guard::Guard;
 use super::cache::Cache;
 use super::caches::CacheSet;
+use super::open_file::{Failure, OpenFile};
 use super::slots::PayloadSlots;
 use crate::error::{Error, Result};
 use crate::format::{Codec, Decoder, IndexEntry, record_check};
@@ -20,6 +21,9 @@ use crate::identifier::SampleId;
 const NEIGHBOUR_BYTES: u64 = 16 << 10;
 /// The most bytes that one such call reads.
 const GROUP_BYTES: u64 = 256 << 10;
+/// How many records ahead the processor is asked for the bytes of a mapped one, and for how many of them.
+const PREFETCH_RECORDS: usize = 3;
+const PREFETCH_BYTES: u64 = 4 << 10;
 /// Scratch memory above this size is given back after use.
 const KEPT_SCRATCH_BYTES: usize = 4 << 20;
 
@@ -67,7 +71,10 @@ impl RecordReader {
         order.clear();
         order.extend(0..records.len());
         order.sort_unstable_by_key(|index| records.get(*index).map(PlannedRecord::place));
-        let result = self.read_in_order(&order, caches, records, slots, verify, cancelled);
+        let result = caches.guard().and_then(|guard| {
+            let reading = Reading { caches, records, guard, verify };
+            self.read_in_order(&order, &reading, slots, cancelled)
+        });
         self.order = order;
         self.stored.truncate(KEPT_SCRATCH_BYTES);
         self.stored.shrink_to(KEPT_SCRATCH_BYTES);
@@ -79,26 +86,23 @@ impl RecordReader {
     fn read_in_order(
         &mut self,
         order: &[usize],
-        caches: &CacheSet,
-        records: &[PlannedRecord],
+        reading: &Reading<'_>,
         slots: &mut dyn PayloadSlots,
-        verify: bool,
         cancelled: &AtomicBool,
     ) -> Result<()> {
+        let records = reading.records;
         let mut rest = order;
         // Records lie sorted by shard: each is looked up once a run.
-        let mut open: Option<((usize, u32), Arc<File>)> = None;
+        let mut open: Option<((usize, u32), Arc<OpenFile>)> = None;
         while let Some((&first, _)) = rest.split_first() {
             if cancelled.load(Ordering::Relaxed) {
                 return Err(Error::Interrupted);
             }
-            let planned = records.get(first).and_then(|record| Some((record, caches.by_id().get(record.cache)?)));
+            let planned =
+                records.get(first).and_then(|record| Some((record, reading.caches.by_id().get(record.cache)?)));
             let Some((record, cache)) = planned else {
                 return Err(Error::Internal { message: format!("no record {first} in the run") });
             };
-            let group = group_length(rest, records);
-            let (members, after) = rest.split_at(group);
-            rest = after;
             let shard = (record.cache, record.entry.shard);
             let file = match &open {
                 Some((known, file)) if *known == shard => Arc::clone(file),
@@ -108,10 +112,19 @@ impl RecordReader {
                     file
                 }
             };
+            // Copies out of a mapping cost no call that neighbours could share.
+            let group = if file.is_mapped() { 1 } else { group_length(rest, records) };
+            let (members, after) = rest.split_at(group);
+            rest = after;
+            if let Some(ahead) = rest.get(PREFETCH_RECORDS - 1).and_then(|index| records.get(*index))
+                && (ahead.cache, ahead.entry.shard) == shard
+            {
+                file.prefetch(ahead.entry.offset, ahead.entry.stored_bytes.min(PREFETCH_BYTES));
+            }
             if group == 1 {
-                self.read_one(&file, cache, record, slots.slot(first), verify)?;
+                self.read_one(reading, &file, cache, record, slots.slot(first))?;
             } else {
-                self.read_group(&file, cache, members, records, slots, verify)?;
+                self.read_group(reading, &file, cache, members, slots)?;
             }
         }
         Ok(())
@@ -119,44 +132,47 @@ impl RecordReader {
 
     fn read_one(
         &mut self,
-        file: &File,
+        reading: &Reading<'_>,
+        file: &OpenFile,
         cache: &Cache,
         record: &PlannedRecord,
         slot: &mut [MaybeUninit<u8>],
-        verify: bool,
     ) -> Result<()> {
         let entry = &record.entry;
         if entry.codec == Codec::None {
             check_slot(slot, entry.payload_bytes)?;
-            let verified = |payload: &[u8]| if verify { check(cache, record, payload) } else { Ok(()) };
-            return fill(file, slot, entry.offset, verified).map_err(|failure| failure.of(cache, record))?;
+            let verified = |payload: &[u8]| reading.checked(file, cache, record, payload);
+            return file
+                .fill(&reading.guard, slot, entry.offset, verified)
+                .map_err(|failure| unread(failure, cache, record))?;
         }
         let mut stored = std::mem::take(&mut self.stored);
         let bytes = grow(&mut stored, entry.stored_bytes)?;
-        let result = read_exact(file, bytes, entry.offset)
-            .map_err(|failure| failure.of(cache, record))
-            .and_then(|()| self.deliver(cache, record, bytes, slot, verify));
+        let result = file
+            .read_exact(&reading.guard, bytes, entry.offset)
+            .map_err(|failure| unread(failure, cache, record))
+            .and_then(|()| reading.checked(file, cache, record, bytes))
+            .and_then(|()| self.deliver(cache, record, bytes, slot));
         self.stored = stored;
         result
     }
 
     fn read_group(
         &mut self,
-        file: &File,
+        reading: &Reading<'_>,
+        file: &OpenFile,
         cache: &Cache,
         members: &[usize],
-        records: &[PlannedRecord],
         slots: &mut dyn PayloadSlots,
-        verify: bool,
     ) -> Result<()> {
-        let planned = || members.iter().filter_map(|index| Some((*index, records.get(*index)?)));
+        let planned = || members.iter().filter_map(|index| Some((*index, reading.records.get(*index)?)));
         let Some((_, first)) = planned().next() else { return Ok(()) };
         let start = first.entry.offset;
         let total = planned().map(|(_, record)| record.entry.stored_bytes).sum();
         let mut stored = std::mem::take(&mut self.stored);
         let bytes = grow(&mut stored, total)?;
         let mut result = Ok(());
-        if read_exact(file, bytes, start).is_ok() {
+        if file.read_exact(&reading.guard, bytes, start).is_ok() {
             let mut rest: &[u8] = bytes;
             for (index, record) in planned() {
                 let length = usize::try_from(record.entry.stored_bytes).unwrap_or(usize::MAX);
@@ -165,7 +181,9 @@ impl RecordReader {
                     break;
                 };
                 rest = after;
-                result = self.deliver(cache, record, mine, slots.slot(index), verify);
+                result = reading
+                    .checked(file, cache, record, mine)
+                    .and_then(|()| self.deliver(cache, record, mine, slots.slot(index)));
                 if result.is_err() {
                     break;
                 }
@@ -173,7 +191,7 @@ impl RecordReader {
         } else {
             // One by one, so that the error names the sample that cannot be read.
             for (index, record) in planned() {
-                result = self.read_one(file, cache, record, slots.slot(index), verify);
+                result = self.read_one(reading, file, cache, record, slots.slot(index));
                 if result.is_err() {
                     break;
                 }
@@ -183,18 +201,14 @@ impl RecordReader {
         result
     }
 
-    /// Checks stored bytes and writes their payload to its slot.
+    /// Writes the payload of stored bytes to its slot.
     fn deliver(
         &mut self,
         cache: &Cache,
         record: &PlannedRecord,
         stored: &[u8],
         slot: &mut [MaybeUninit<u8>],
-        verify: bool,
     ) -> Result<()> {
-        if verify {
-            check(cache, record, stored)?;
-        }
         let entry = &record.entry;
         let payload = if entry.codec == Codec::None {
             stored
@@ -207,6 +221,28 @@ impl RecordReader {
         check_slot(slot, payload.len() as u64)?;
         slot.write_copy_of_slice(payload);
         Ok(())
+    }
+}
+
+/// A run that is being read.
+struct Reading<'run> {
+    caches: &'run CacheSet,
+    records: &'run [PlannedRecord],
+    guard: Guard,
+    verify: bool,
+}
+
+impl Reading<'_> {
+    /// Checks stored bytes as far as that is wanted, but always that they were not cut off.
+    fn checked(&self, file: &OpenFile, cache: &Cache, record: &PlannedRecord, stored: &[u8]) -> Result<()> {
+        let result = if self.verify { check(cache, record, stored) } else { Ok(()) };
+        // A cut inside the last page that a mapped file still has leaves zeros at a record's end, and no signal comes.
+        let doubtful = result.is_err() || (!self.verify && stored.ends_with(&[0]));
+        let length = if doubtful { cache.shard_shrunk_to(record.entry.shard, file) } else { None };
+        match length.map(|length| length.saturating_sub(record.entry.offset)) {
+            Some(found) if found < record.entry.stored_bytes => Err(unread(Failure::Short(found), cache, record)),
+            _ => result,
+        }
     }
 }
 
@@ -268,68 +304,27 @@ fn grow(scratch: &mut Vec<u8>, length: u64) -> Result<&mut [u8]> {
     Ok(scratch.get_mut(..length).unwrap_or_default())
 }
 
-/// Why a read did not give all bytes.
-enum Failure {
-    /// The file ended after so many bytes.
-    Short(u64),
-    System(std::io::Error),
-}
-
-impl Failure {
-    fn of(self, cache: &Cache, record: &PlannedRecord) -> Error {
-        let file = cache.shard_path(record.entry.shard);
-        let bytes = record.entry.stored_bytes;
-        match self {
-            Self::Short(found) => Error::RecordRange {
-                file,
-                sample: record.sample.0,
-                offset: record.entry.offset,
-                expected: bytes,
-                found,
-            },
-            Self::System(source) => Error::Io { path: file, operation: "cannot read", bytes: Some(bytes), source },
+/// The error about a record that could not be read.
+fn unread(failure: Failure, cache: &Cache, record: &PlannedRecord) -> Error {
+    // A mapping that lost a page is of no more use.
+    cache.close_shard(record.entry.shard);
+    let file = cache.shard_path(record.entry.shard);
+    let (sample, offset, expected) = (record.sample.0, record.entry.offset, record.entry.stored_bytes);
+    match failure {
+        Failure::Short(found) => Error::RecordRange { file, sample, offset, expected, found },
+        Failure::System(source) => Error::Io { path: file, operation: "cannot read", bytes: Some(expected), source },
+        Failure::Lost => {
+            let length = fs::metadata(&file).map(|metadata| metadata.len()).unwrap_or_default();
+            let found = length.saturating_sub(offset).min(expected);
+            if found < expected {
+                Error::RecordRange { file, sample, offset, expected, found }
+            } else {
+                // The record is there, another one is not, or the disk did not give it.
+                cache.shard(record.entry.shard).err().unwrap_or_else(|| {
+                    let source = Errno::IO.into();
+                    Error::Io { path: file, operation: "cannot read", bytes: Some(expected), source }
+                })
+            }
         }
     }
-}
-
-/// Refuses what lies past the end of any file: systems count bytes in signed 64-bit integers, and would answer that the
-/// argument is wrong, not that the file is too short.
-fn check_reachable(offset: u64, length: usize) -> std::result::Result<(), Failure> {
-    match i64::try_from(offset.saturating_add(length as u64)) {
-        Ok(_) => Ok(()),
-        Err(_) => Err(Failure::Short(0)),
-    }
-}
-
-/// Fills a slot with the bytes at `offset`, without clearing it first, and gives them to `with`.
-fn fill(
-    file: &File,
-    slot: &mut [MaybeUninit<u8>],
-    offset: u64,
-    with: impl FnOnce(&[u8]) -> Result<()>,
-) -> std::result::Result<Result<()>, Failure> {
-    check_reachable(offset, slot.len())?;
-    match pread(file, &mut *slot, offset) {
-        Ok((filled, [])) => return Ok(with(filled)),
-        Ok(_) | Err(Errno::INTR) => {}
-        Err(error) => return Err(Failure::System(error.into())),
-    }
-    // A short read is rare: a signal, a network file system or the end of the file. Start over, step by step.
-    let mut copy = vec![0; slot.len()];
-    read_exact(file, &mut copy, offset)?;
-    Ok(with(slot.write_copy_of_slice(&copy)))
-}
-
-fn read_exact(file: &File, bytes: &mut [u8], offset: u64) -> std::result::Result<(), Failure> {
-    check_reachable(offset, bytes.len())?;
-    let mut done = 0_usize;
-    while let Some(rest) = bytes.get_mut(done..).filter(|rest| !rest.is_empty()) {
-        match file.read_at(rest, offset.saturating_add(done as u64)) {
-            Ok(0) => return Err(Failure::Short(done as u64)),
-            Ok(count) => done += count,
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(Failure::System(error)),
-        }
-    }
-    Ok(())
 }

@@ -82,7 +82,7 @@ fn batches_have_their_size_but_for_the_last() {
 /// Damages one byte of the record of `sample`, and gives a function that mends it.
 fn damage(caches: &CacheSet, sample: u64) -> impl FnOnce() + use<> {
     let cache = &caches.by_id()[0];
-    let entry = cache.entry(dataset_rt_core::SampleId(sample), &mut None).unwrap();
+    let entry = cache.entry(&caches.guard().unwrap(), dataset_rt_core::SampleId(sample), &mut None).unwrap();
     let shard = cache.shard_path(entry.shard);
     let bytes = fs::read(&shard).unwrap();
     let mut wrong = bytes.clone();

@@ -16,7 +16,7 @@ use dataset_rt_core::runtime::{
     BatchSlots, Outside, PendingSample, Pool, ReadAhead, ReadLimits, Runtime, SampleBatch, SampleFeed, WriteLimits,
     WriteObserver, Written, assemble, batch_schema, write_cache,
 };
-use dataset_rt_core::store::{Cache, CacheOptions, CacheSet, RowTyper};
+use dataset_rt_core::store::{Cache, CacheOptions, CacheSet, IoMode, RowTyper};
 use dataset_rt_core::{Error, Position, Result};
 
 /// One draw as it was delivered: cache, sample, payload.
@@ -177,8 +177,15 @@ impl Settings {
     }
 }
 
+/// Both ways to read files. On Linux, that is: elsewhere mapped files are not guarded, and both read by position.
+pub const IO_MODES: [IoMode; 2] = [IoMode::Mapped, IoMode::Positioned];
+
 pub fn open(paths: &[&Path]) -> Result<Arc<CacheSet>> {
-    let caches: Result<Vec<_>> = paths.iter().map(|path| Ok(Arc::new(Cache::open(path)?))).collect();
+    open_to_read(paths, IoMode::Auto)
+}
+
+pub fn open_to_read(paths: &[&Path], io: IoMode) -> Result<Arc<CacheSet>> {
+    let caches: Result<Vec<_>> = paths.iter().map(|path| Ok(Arc::new(Cache::open(path, io)?))).collect();
     Ok(Arc::new(CacheSet::new(caches?)?))
 }
 

@@ -1,0 +1,148 @@
+//! Files mapped into memory: a copy out of one spares a system call for each record.
+
+use std::fs::File;
+use std::mem::MaybeUninit;
+use std::os::unix::fs::MetadataExt;
+use std::ptr;
+
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+
+use super::bus_guard::{Guard, Registration};
+
+/// The size of a processor's cache line, in bytes.
+const LINE_BYTES: usize = 64;
+
+/// A file's bytes in memory, read-only, of which only copies are ever given out.
+#[derive(Debug)]
+pub struct GuardedMapping {
+    start: *const u8,
+    length: usize,
+    /// `None` only while it is dropped.
+    registration: Option<Registration>,
+    /// Device and inode: the same file, whatever stands at its path by now.
+    file: (u64, u64),
+}
+
+#[expect(unsafe_code, reason = "a mapping is named by a raw pointer")]
+// SAFETY: the memory is mapped read-only from `map` to `drop`, whichever thread looks at it, and nobody writes through it.
+unsafe impl Send for GuardedMapping {}
+#[expect(unsafe_code, reason = "a mapping is named by a raw pointer")]
+// SAFETY: as for `Send`; all methods only read.
+unsafe impl Sync for GuardedMapping {}
+
+impl GuardedMapping {
+    /// Maps the first `length` bytes of a file; `None` where that cannot be done (no address space, too many maps, a file
+    /// system that does not map), and positioned reads must serve.
+    #[must_use]
+    #[expect(unsafe_code, reason = "mapping a file has no safe interface")]
+    pub fn map(file: &File, length: u64) -> Option<Self> {
+        let length = usize::try_from(length).ok().filter(|length| *length > 0)?;
+        let metadata = file.metadata().ok()?;
+        // SAFETY: a new mapping at an address of the kernel's choice overlaps nothing.
+        let start = unsafe { mmap(ptr::null_mut(), length, ProtFlags::READ, MapFlags::SHARED, file, 0) }.ok()?;
+        let Some(registration) = Registration::new(start as usize, length) else {
+            unmap(start.cast(), length);
+            return None;
+        };
+        Some(Self {
+            start: start.cast(),
+            length,
+            registration: Some(registration),
+            file: (metadata.dev(), metadata.ino()),
+        })
+    }
+
+    /// Copies the bytes at `offset` into `slot` and gives them as initialised memory; `None` where the range is not in
+    /// the mapping. Look at [`GuardedMapping::is_broken`] before using them.
+    #[must_use]
+    #[inline]
+    #[expect(unsafe_code, reason = "the mapping is read through a raw pointer")]
+    pub fn copy<'slot>(
+        &self,
+        guard: &Guard,
+        offset: u64,
+        slot: &'slot mut [MaybeUninit<u8>],
+    ) -> Option<&'slot mut [u8]> {
+        if slot.is_empty() {
+            // No bytes are to be had anywhere.
+            return Some(&mut []);
+        }
+        let offset = usize::try_from(offset).ok()?;
+        let end = offset.checked_add(slot.len())?;
+        if end > self.length || !guard.is_armed() {
+            return None;
+        }
+        // SAFETY: `offset..end` lies in the mapping, as just checked, and `slot` is memory of its own. Should the file
+        // change meanwhile, the copy holds some mixture of bytes, which the record's check then finds: nothing but
+        // plain bytes is ever read from a mapping. Should a page be lost, the guard, which is armed, supplies zeros.
+        unsafe {
+            ptr::copy_nonoverlapping(self.start.add(offset), slot.as_mut_ptr().cast(), slot.len());
+            Some(slot.assume_init_mut())
+        }
+    }
+
+    /// As [`GuardedMapping::copy`], over bytes that are initialised already; false where the range is not in the mapping.
+    #[must_use]
+    #[expect(unsafe_code, reason = "initialised memory is lent as memory to be filled")]
+    pub fn copy_over(&self, guard: &Guard, offset: u64, bytes: &mut [u8]) -> bool {
+        // SAFETY: `MaybeUninit<u8>` has the layout of `u8`, and `copy` only writes initialised bytes to it.
+        let slot = unsafe { &mut *(ptr::from_mut(bytes) as *mut [MaybeUninit<u8>]) };
+        self.copy(guard, offset, slot).is_some()
+    }
+
+    /// Asks the processor for the bytes at `offset` ahead of their copy. Never faults.
+    #[inline]
+    pub fn prefetch(&self, offset: u64, length: u64) {
+        let Some(offset) = usize::try_from(offset).ok().filter(|offset| *offset < self.length) else { return };
+        let length = usize::try_from(length).unwrap_or(usize::MAX).min(self.length - offset);
+        for line in (0..length).step_by(LINE_BYTES) {
+            prefetch_line(self.start.wrapping_add(offset + line));
+        }
+    }
+
+    /// Whether a page of it was lost: then copies may hold zeros that are not in the file.
+    #[must_use]
+    #[inline]
+    pub fn is_broken(&self) -> bool {
+        self.registration.as_ref().is_none_or(Registration::is_broken)
+    }
+
+    /// How many bytes there are from `offset` on.
+    #[must_use]
+    pub fn bytes_from(&self, offset: u64) -> u64 {
+        (self.length as u64).saturating_sub(offset)
+    }
+
+    /// Device and inode of the file.
+    #[must_use]
+    pub fn file(&self) -> (u64, u64) {
+        self.file
+    }
+}
+
+impl Drop for GuardedMapping {
+    fn drop(&mut self) {
+        // First: once it is unmapped, the addresses may be somebody else's, whose faults are not ours to mend.
+        self.registration = None;
+        unmap(self.start.cast_mut(), self.length);
+    }
+}
+
+/// Unmaps what `map` mapped.
+#[expect(unsafe_code, reason = "unmapping has no safe interface")]
+fn unmap(start: *mut u8, length: usize) {
+    // SAFETY: the mapping was made with this address and length, is unmapped once, and no reference into it exists.
+    let _ = unsafe { munmap(start.cast(), length) };
+}
+
+#[inline]
+#[cfg_attr(not(target_arch = "x86_64"), expect(unused_variables, reason = "there is no hint to give"))]
+fn prefetch_line(address: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    #[expect(unsafe_code, reason = "a hint to the processor takes a raw pointer")]
+    // SAFETY: a prefetch touches the processor's caches alone; it is valid for any address.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(address.cast());
+    }
+}

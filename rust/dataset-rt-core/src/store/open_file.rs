@@ -1,0 +1,144 @@
+//! An open file of a cache, read by positioned reads or out of a guarded mapping.
+
+use std::fs::{self, File};
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
+
+use rustix::io::{Errno, pread};
+
+use super::bus_guard::Guard;
+use super::guarded_mapping::GuardedMapping;
+use crate::error::{Error, Result};
+
+/// A file, and how it is read. Reads of a mapped one need an armed guard.
+#[derive(Debug)]
+pub enum OpenFile {
+    /// By system calls.
+    Positioned(File),
+    /// By copies out of memory.
+    Mapped(GuardedMapping),
+}
+
+/// Why a read did not give all bytes.
+#[derive(Debug)]
+pub enum Failure {
+    /// The file ended after so many of them.
+    Short(u64),
+    /// A page of the mapped file was lost: it became shorter, or its disk failed.
+    Lost,
+    /// The system's own error.
+    System(io::Error),
+}
+
+impl OpenFile {
+    /// Whether it is mapped.
+    #[must_use]
+    pub fn is_mapped(&self) -> bool {
+        matches!(self, Self::Mapped(_))
+    }
+
+    /// Asks for bytes that will be read soon, where that costs nothing.
+    #[inline]
+    pub fn prefetch(&self, offset: u64, length: u64) {
+        if let Self::Mapped(mapping) = self {
+            mapping.prefetch(offset, length);
+        }
+    }
+
+    /// Fills a slot with the bytes at `offset`, without clearing it first, and gives them to `with`.
+    ///
+    /// # Errors
+    /// A [`Failure`]; what `with` returns is inside.
+    pub fn fill(
+        &self,
+        guard: &Guard,
+        slot: &mut [MaybeUninit<u8>],
+        offset: u64,
+        with: impl FnOnce(&[u8]) -> Result<()>,
+    ) -> std::result::Result<Result<()>, Failure> {
+        check_reachable(offset, slot.len())?;
+        let file = match self {
+            Self::Mapped(mapping) => {
+                let Some(filled) = mapping.copy(guard, offset, slot) else {
+                    return Err(Failure::Short(mapping.bytes_from(offset)));
+                };
+                let result = with(filled);
+                return if mapping.is_broken() { Err(Failure::Lost) } else { Ok(result) };
+            }
+            Self::Positioned(file) => file,
+        };
+        match pread(file, &mut *slot, offset) {
+            Ok((filled, [])) => return Ok(with(filled)),
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(Failure::System(error.into())),
+        }
+        // A short read is rare: a signal, a network file system or the end of the file. Start over, step by step.
+        let mut copy = vec![0; slot.len()];
+        read_all(file, &mut copy, offset)?;
+        Ok(with(slot.write_copy_of_slice(&copy)))
+    }
+
+    /// Fills `bytes` with those at `offset`.
+    ///
+    /// # Errors
+    /// A [`Failure`]; the bytes are of no use then.
+    pub fn read_exact(&self, guard: &Guard, bytes: &mut [u8], offset: u64) -> std::result::Result<(), Failure> {
+        check_reachable(offset, bytes.len())?;
+        match self {
+            Self::Mapped(mapping) if !mapping.copy_over(guard, offset, bytes) => {
+                Err(Failure::Short(mapping.bytes_from(offset)))
+            }
+            Self::Mapped(mapping) if mapping.is_broken() => Err(Failure::Lost),
+            Self::Mapped(_) => Ok(()),
+            Self::Positioned(file) => read_all(file, bytes, offset),
+        }
+    }
+
+    /// The length that a mapped file has now, if that is less than it was: within its last page, what was cut off reads
+    /// as zeros, and no signal comes. `None` for a file that stands no longer at `path`, whose bytes cannot be cut off.
+    #[must_use]
+    pub fn shrunk_to(&self, path: &Path, expected: u64) -> Option<u64> {
+        let Self::Mapped(mapping) = self else { return None };
+        let metadata = fs::metadata(path).ok()?;
+        let same = (metadata.dev(), metadata.ino()) == mapping.file();
+        Some(metadata.len()).filter(|length| same && *length < expected)
+    }
+}
+
+fn read_all(file: &File, bytes: &mut [u8], offset: u64) -> std::result::Result<(), Failure> {
+    let mut done = 0_usize;
+    while let Some(rest) = bytes.get_mut(done..).filter(|rest| !rest.is_empty()) {
+        match file.read_at(rest, offset.saturating_add(done as u64)) {
+            Ok(0) => return Err(Failure::Short(done as u64)),
+            Ok(count) => done += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(Failure::System(error)),
+        }
+    }
+    Ok(())
+}
+
+impl Failure {
+    /// The error about a file that must have `expected` bytes.
+    #[must_use]
+    pub fn of_file(self, path: &Path, expected: u64) -> Error {
+        let found = fs::metadata(path).map(|metadata| metadata.len()).unwrap_or_default();
+        match self {
+            Self::System(source) => Error::io("cannot read", path, source),
+            // The length is right: so the disk did not give the page.
+            Self::Lost if found == expected => Error::io("cannot read", path, Errno::IO.into()),
+            Self::Lost | Self::Short(_) => Error::FileLength { file: path.to_path_buf(), expected, found },
+        }
+    }
+}
+
+/// Refuses what lies past the end of any file: systems count bytes in signed 64-bit integers, and would answer that the
+/// argument is wrong, not that the file is too short.
+fn check_reachable(offset: u64, length: usize) -> std::result::Result<(), Failure> {
+    match i64::try_from(offset.saturating_add(length as u64)) {
+        Ok(_) => Ok(()),
+        Err(_) => Err(Failure::Short(0)),
+    }
+}
