@@ -640,6 +640,8 @@ def test_a_source_of_which_everything_is_skipped_is_empty(write, source_of, noth
     result = write(source_of("digits", [drt.SkippedInput("torn file")] * 3), on_error="skip")
     assert isinstance(result.error, drt.SourceError)
     assert result.skipped == 3
+    assert "3 that were all left out" in result.message
+    assert result.first_errors[0] == "sample 0: torn file"
     nothing_left(tmp_path / "caches")
 
 

@@ -257,16 +257,20 @@ impl Error {
         Self::Metadata { message: message.into() }
     }
 
-    /// The error of a source without samples.
+    /// The error of a source without samples, or of one of which so many samples, all of them, were left out.
     #[must_use]
-    pub fn empty_source(source_name: &str) -> Self {
-        let found = "none: an iterator that was used up, perhaps; a source must start anew at each iter()";
+    pub fn empty_source(source_name: &str, left_out: u64) -> Self {
+        let found = match left_out {
+            0 => "none: an iterator that was used up, perhaps; a source must start anew at each iter()".to_owned(),
+            1 => "1 that was left out".to_owned(),
+            _ => format!("{left_out} that were all left out"),
+        };
         Self::Source {
             source_name: source_name.to_owned(),
             sample: None,
             field: None,
             expected: "at least one sample".to_owned(),
-            found: found.to_owned(),
+            found,
         }
     }
 

@@ -359,6 +359,10 @@ impl SampleFeed for PythonFeed<'_> {
         Ok(Some(batch))
     }
 
+    fn left_out(&self) -> u64 {
+        self.skipped
+    }
+
     fn columns(&self) -> Vec<Column> {
         self.typer.clone().finish()
     }

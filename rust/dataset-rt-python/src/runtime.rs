@@ -46,8 +46,8 @@ impl PyRuntime {
     }
 
     /// The folder of the complete cache of this name, if there is one.
-    fn find_published(&self, root: PathBuf, source_name: &str) -> PyResult<Option<PathBuf>> {
-        find_published(&root, source_name).map_err(exception)
+    fn find_published(&self, py: Python<'_>, root: PathBuf, source_name: &str) -> PyResult<Option<PathBuf>> {
+        py.detach(|| find_published(&root, source_name)).map_err(exception)
     }
 
     /// Writes a source's cache: (path, reused, samples, skipped, first errors, exception); path or exception is None.

@@ -74,7 +74,8 @@ impl<W: Write> MetadataEncoder<W> {
     pub fn new(writer: W, columns: &[Column], file: &Path) -> Result<Self> {
         check_columns(columns)?;
         let schema = arrow_schema(columns);
-        let writer = RegionWriter { inner: writer, offset: 0, hash: Xxh3::new(), tail: None, refused_bytes: None };
+        let writer =
+            RegionWriter { inner: writer, offset: 0, hash: Xxh3::new(), tail: None, unflushed: 0, refused_bytes: None };
         let writer = IpcWriteOptions::try_new(ALIGNMENT, false, MetadataVersion::V5)
             .and_then(|options| FileWriter::try_new_with_options(writer, &schema, options))
             .map_err(|error| write_error(error, None, file))?;
@@ -185,7 +186,9 @@ struct RegionWriter<W> {
     hash: Xxh3,
     /// The file's last bytes, collected from the moment that this is set.
     tail: Option<Vec<u8>>,
-    /// How many bytes the write had that failed.
+    /// Bytes since the last flush, which `inner` may still hold.
+    unflushed: u64,
+    /// How many bytes the write or flush had that failed.
     refused_bytes: Option<u64>,
 }
 
@@ -195,6 +198,7 @@ impl<W: Write> Write for RegionWriter<W> {
         let written = bytes.get(..length).unwrap_or(bytes);
         self.hash.update(written);
         self.offset += written.len() as u64;
+        self.unflushed += written.len() as u64;
         if let Some(tail) = &mut self.tail {
             tail.extend_from_slice(written);
         }
@@ -202,7 +206,9 @@ impl<W: Write> Write for RegionWriter<W> {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.inner.flush()
+        self.inner.flush().inspect_err(|_| self.refused_bytes = Some(self.unflushed))?;
+        self.unflushed = 0;
+        Ok(())
     }
 }
 

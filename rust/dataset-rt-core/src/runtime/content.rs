@@ -33,7 +33,7 @@ pub fn content_digest<F: SampleFeed>(source_name: &str, feed: &mut F, outside: &
         samples += batch.samples.len() as u64;
     }
     if samples == 0 {
-        return Err(Error::empty_source(source_name));
+        return Err(Error::empty_source(source_name, feed.left_out()));
     }
     Ok(hasher.finish(&feed.columns(), source_name))
 }

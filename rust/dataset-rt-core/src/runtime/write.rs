@@ -37,6 +37,11 @@ pub trait SampleFeed {
     /// [`Error::Source`] for a sample that is refused; whatever the source raises.
     fn pull(&mut self, most_samples: u64, most_bytes: u64) -> Result<Option<SampleBatch<Self::Payload>>>;
 
+    /// How many samples were refused and left out until now.
+    fn left_out(&self) -> u64 {
+        0
+    }
+
     /// The columns, after the last sample.
     fn columns(&self) -> Vec<Column>;
 }
@@ -132,6 +137,9 @@ pub fn write_cache<F: SampleFeed>(
         }
     }
     let writer = pipeline.finish(observer)?;
+    if writer.samples() == 0 {
+        return Err(Error::empty_source(&source_name, feed.left_out()));
+    }
     let (path, ours) = writer.finish(feed.columns(), &mut |work| observer.run(work))?;
     Ok(Written { path, reused: !ours })
 }

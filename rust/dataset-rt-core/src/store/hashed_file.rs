@@ -9,6 +9,9 @@ use crate::format::{Digest, FileRecord};
 
 /// Bytes that are gathered before they are hashed and written: BLAKE3 is several times as fast on long inputs.
 const BUFFER_BYTES: usize = 1 << 20;
+/// Bytes after which they are made durable without waiting for the file's end, which would otherwise take as long as
+/// the disk needs for a whole shard, without an answer to Ctrl-C. A slow disk writes so many in two thirds of a second.
+const SYNC_BYTES: u64 = 64 << 20;
 
 /// Appends to a new file through a buffer and computes its BLAKE3.
 #[derive(Debug)]
@@ -18,6 +21,8 @@ pub struct HashedFile {
     buffer: Vec<u8>,
     hasher: blake3::Hasher,
     bytes: u64,
+    /// Bytes that were written since the last sync.
+    unsynced: u64,
 }
 
 impl HashedFile {
@@ -27,7 +32,14 @@ impl HashedFile {
     /// [`Error::Io`].
     pub fn create(path: PathBuf) -> Result<Self> {
         let file = File::create_new(&path).map_err(|error| Error::io("cannot create", &path, error))?;
-        Ok(Self { path, file, buffer: Vec::with_capacity(BUFFER_BYTES), hasher: blake3::Hasher::new(), bytes: 0 })
+        Ok(Self {
+            path,
+            file,
+            buffer: Vec::with_capacity(BUFFER_BYTES),
+            hasher: blake3::Hasher::new(),
+            bytes: 0,
+            unsynced: 0,
+        })
     }
 
     /// How many bytes were appended.
@@ -63,6 +75,7 @@ impl HashedFile {
         if bytes.len() >= BUFFER_BYTES {
             self.hasher.update(bytes);
             self.file.write_all(bytes)?;
+            self.written(bytes.len())?;
         } else {
             self.buffer.extend_from_slice(bytes);
         }
@@ -73,7 +86,17 @@ impl HashedFile {
     fn write_out(&mut self) -> io::Result<()> {
         self.hasher.update(&self.buffer);
         self.file.write_all(&self.buffer)?;
+        self.written(self.buffer.len())?;
         self.buffer.clear();
+        Ok(())
+    }
+
+    fn written(&mut self, bytes: usize) -> io::Result<()> {
+        self.unsynced += bytes as u64;
+        if self.unsynced >= SYNC_BYTES {
+            self.unsynced = 0;
+            self.file.sync_data()?;
+        }
         Ok(())
     }
 }
@@ -97,6 +120,7 @@ pub fn write_all(file: &mut File, path: &Path, bytes: &[u8]) -> Result<()> {
     file.write_all(bytes).map_err(|error| write_error(path, bytes.len(), error))
 }
 
-fn write_error(path: &Path, bytes: usize, source: io::Error) -> Error {
+/// The error of a write of so many bytes.
+pub fn write_error(path: &Path, bytes: usize, source: io::Error) -> Error {
     Error::Io { path: path.to_path_buf(), operation: "cannot write", bytes: Some(bytes as u64), source }
 }

@@ -110,11 +110,9 @@ fn describe_holder(file: &mut File) -> io::Result<()> {
     file.seek(SeekFrom::Start(0))?;
     let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let host = host.trim();
-    if host.is_empty() {
-        writeln!(file, "process {}", process::id())
-    } else {
-        writeln!(file, "process {} on {host}", process::id())
-    }
+    let place = if host.is_empty() { String::new() } else { format!(" on {host}") };
+    // In one write: whoever waits may read at any moment.
+    file.write_all(format!("process {}{place}\n", process::id()).as_bytes())
 }
 
 fn is_unsupported(error: &io::Error) -> bool {

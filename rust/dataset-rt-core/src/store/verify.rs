@@ -1,38 +1,24 @@
 //! Checks whole files against the manifest's digests.
 
-use std::io::Read;
 use std::path::Path;
 
 use super::cache::{Cache, check_length};
-use super::files;
+use super::file_digester::FileDigester;
 use crate::error::{Error, Result};
-use crate::format::{Digest, FileRecord};
-
-/// How much is read between two looks at whether to go on.
-const CHUNK_BYTES: usize = 1 << 20;
+use crate::format::FileRecord;
 
 /// Length and BLAKE3 of a file. `check` is asked every MiB whether to go on.
 ///
 /// # Errors
 /// [`Error::FileMissing`] or [`Error::Io`], or what `check` returns.
 pub fn file_digest(path: &Path, check: &mut dyn FnMut() -> Result<()>) -> Result<FileRecord> {
-    let mut file = files::open(path)?;
-    let mut hasher = blake3::Hasher::new();
-    let mut chunk = vec![0; CHUNK_BYTES];
-    let mut bytes = 0_u64;
+    let mut digester = FileDigester::open(path)?;
     loop {
         check()?;
-        match file.read(&mut chunk) {
-            Ok(0) => break,
-            Ok(count) => {
-                hasher.update(chunk.get(..count).unwrap_or_default());
-                bytes += count as u64;
-            }
-            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(Error::io("cannot read", path, error)),
+        if let Some(record) = digester.step(1)? {
+            return Ok(record);
         }
     }
-    Ok(FileRecord { blake3: Digest::from(hasher.finalize()), bytes })
 }
 
 /// Checks the length and the BLAKE3 of one file of a cache, named as in the manifest.

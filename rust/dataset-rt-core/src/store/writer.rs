@@ -7,8 +7,9 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use super::building::{BuildingFolder, sync_folder};
-use super::hashed_file::{HashedFile, write_all};
-use super::verify::file_digest;
+use super::file_digester::FileDigester;
+use super::hashed_file::{HashedFile, write_all, write_error};
+use super::piece::{RunPiece, piece};
 use crate::error::{Error, Result};
 use crate::format::{
     BATCH_ROWS, Codec, Column, Compression, ContentHasher, FileRecord, INDEX_FILE, IndexEntry, MANIFEST_FILE,
@@ -21,9 +22,8 @@ use crate::identifier::SampleId;
 const ROWS_FILE: &str = "rows.tmp";
 /// Bytes of the index and of waiting rows that are gathered before they are written.
 const BUFFER_BYTES: usize = 256 << 10;
-
-/// Runs a piece of work for a caller that may release locks of its own meanwhile, and says whether to go on.
-pub type RunPiece<'run> = dyn FnMut(&mut (dyn FnMut() + Send)) -> Result<()> + 'run;
+/// What is read again between two looks at signals: a third of a second's work of a slow disk.
+const PIECE_MEBIBYTES: usize = 32;
 
 /// What decides a cache's bytes, beside its samples.
 #[derive(Clone, Debug)]
@@ -166,13 +166,15 @@ impl CacheWriter {
     /// [`Error::Source`] where there is no sample, [`Error::Io`], or what `run` returns.
     pub fn finish(mut self, columns: Vec<Column>, run: &mut RunPiece<'_>) -> Result<(PathBuf, bool)> {
         if self.samples == 0 {
-            return Err(Error::empty_source(&self.options.source_name));
+            return Err(Error::empty_source(&self.options.source_name, 0));
         }
         piece(run, || self.close_shard())?;
         let folder = self.building.path().to_path_buf();
         let mut files = std::mem::take(&mut self.shards);
-        files.insert(INDEX_FILE.to_owned(), piece(run, || self.finish_index())?);
-        let rows = self.rows.finish()?;
+        let index_path = piece(run, || self.finish_index())?;
+        // Its first bytes are only known now, so it is hashed from the start: some 400 MB for 10 million samples.
+        files.insert(INDEX_FILE.to_owned(), digest(&index_path, run)?);
+        let rows = piece(run, || self.rows.finish())?;
         let rows_path = folder.join(ROWS_FILE);
         let (metadata_file, metadata) = write_metadata(&folder, rows, &columns, self.samples, run)?;
         fs::remove_file(&rows_path).map_err(|error| Error::io("cannot remove", &rows_path, error))?;
@@ -194,7 +196,7 @@ impl CacheWriter {
         };
         if self.options.validate {
             for (name, written) in &manifest.files {
-                piece(run, || check_written(&folder.join(name), written))?;
+                check_written(&folder.join(name), written, run)?;
             }
         }
         piece(run, || write_manifest(&folder, &manifest))?;
@@ -203,15 +205,13 @@ impl CacheWriter {
     }
 
     /// Completes the index and makes it durable.
-    fn finish_index(&mut self) -> Result<FileRecord> {
+    fn finish_index(&mut self) -> Result<PathBuf> {
         let path = self.building.path().join(INDEX_FILE);
         let index = self.index.finish()?;
-        index
-            .write_all_at(&encode_index_header(self.samples), 0)
-            .and_then(|()| index.sync_all())
-            .map_err(|error| Error::io("cannot write", &path, error))?;
-        // Its first bytes are only known now, so it is hashed from the start: some 400 MB for 10 million samples.
-        file_digest(&path, &mut || Ok(()))
+        let header = encode_index_header(self.samples);
+        index.write_all_at(&header, 0).map_err(|error| write_error(&path, header.len(), error))?;
+        index.sync_all().map_err(|error| Error::io("cannot sync", &path, error))?;
+        Ok(path)
     }
 
     fn close_shard(&mut self) -> Result<()> {
@@ -228,16 +228,19 @@ impl CacheWriter {
     }
 }
 
-/// Runs one piece of the work through `run`.
-fn piece<T: Send>(run: &mut RunPiece<'_>, work: impl FnOnce() -> Result<T> + Send) -> Result<T> {
-    let (mut work, mut result) = (Some(work), None);
-    run(&mut || result = work.take().map(|work| work()))?;
-    result.unwrap_or_else(|| Err(Error::Internal { message: "a piece of a write was not run".to_owned() }))
+/// Length and BLAKE3 of a file that was written.
+fn digest(path: &Path, run: &mut RunPiece<'_>) -> Result<FileRecord> {
+    let mut digester = FileDigester::open(path)?;
+    loop {
+        if let Some(record) = piece(run, || digester.step(PIECE_MEBIBYTES))? {
+            return Ok(record);
+        }
+    }
 }
 
 /// Reads a file again.
-fn check_written(path: &Path, written: &FileRecord) -> Result<()> {
-    let found = file_digest(path, &mut || Ok(()))?;
+fn check_written(path: &Path, written: &FileRecord, run: &mut RunPiece<'_>) -> Result<()> {
+    let found = digest(path, run)?;
     if found == *written {
         return Ok(());
     }
