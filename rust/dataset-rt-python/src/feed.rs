@@ -13,6 +13,7 @@ use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::{PyByteArray, PyBytes, PyDict, PyIterator, PyMemoryView, PyString, PyTuple, PyType};
 
 use crate::errors::exception;
+use crate::user_code;
 use crate::value::{Refusal, from_python, shortened, type_name};
 
 /// A batch ends after this time, so that a slow source's samples are written, and shown, while it works on the next.
@@ -87,7 +88,8 @@ impl<'py> PythonFeed<'py> {
 
     /// Adds the next sample to the batch; false at the end of the source.
     fn take_next(&mut self, batch: &mut SampleBatch<Payload>) -> Result<bool> {
-        let item = match self.iterator()?.next() {
+        let iterator = self.iterator()?;
+        let item = match user_code::call(|| iterator.next()) {
             None => return Ok(false),
             Some(Ok(item)) => item,
             Some(Err(raised)) => return Err(self.source_raised(raised)),
@@ -122,7 +124,7 @@ impl<'py> PythonFeed<'py> {
 
     fn iterator(&mut self) -> Result<&mut Bound<'py, PyIterator>> {
         if self.iterator.is_none() {
-            let made = self.source.try_iter().map_err(|raised| {
+            let made = user_code::call(|| self.source.try_iter()).map_err(|raised| {
                 let error = source_error(self.py, &self.source_name, None, "an iterator", raised);
                 self.python_raised(error)
             })?;

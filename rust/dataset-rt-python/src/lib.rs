@@ -18,6 +18,7 @@ mod standing;
 mod state;
 mod stream;
 mod ticket;
+mod user_code;
 mod value;
 mod window;
 mod window_reader;

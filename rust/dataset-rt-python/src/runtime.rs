@@ -18,6 +18,7 @@ use crate::errors::{exception, raised_or};
 use crate::feed::PythonFeed;
 use crate::outside::WithoutGil;
 use crate::shared::ReadOptions;
+use crate::user_code;
 
 /// Native threads and what is done with them.
 #[pyclass(frozen, module = "dataset_rt._core", name = "Runtime")]
@@ -189,8 +190,8 @@ struct Observer<'py> {
 }
 
 impl Observer<'_> {
-    fn called(&mut self, result: PyResult<Bound<'_, PyAny>>) -> Result<()> {
-        result.map(drop).map_err(|raised| {
+    fn called(&mut self, result: PyResult<()>) -> Result<()> {
+        result.map_err(|raised| {
             self.outside.raised = Some(raised);
             Error::Interrupted
         })
@@ -205,12 +206,12 @@ impl Outside for Observer<'_> {
 
 impl WriteObserver for Observer<'_> {
     fn progress(&mut self, samples: u64, payload_bytes: u64) -> Result<()> {
-        let result = self.progress.clone().call1((samples, payload_bytes));
+        let result = user_code::call(|| self.progress.call1((samples, payload_bytes)).map(drop));
         self.called(result)
     }
 
     fn waiting(&mut self, holder: &str) -> Result<()> {
-        let result = self.waiting.clone().call1((holder,));
+        let result = user_code::call(|| self.waiting.call1((holder,)).map(drop));
         self.called(result)
     }
 }
