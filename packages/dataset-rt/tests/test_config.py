@@ -1,6 +1,8 @@
 """The configurations: defaults, ranges, and messages that name field, value and rule."""
 
 import copy
+import decimal
+import fractions
 import json
 import pickle
 import re
@@ -55,9 +57,11 @@ CHOICES = [
     (drt.WriterConfig, "on_error", "must be 'fail' or 'skip'"),
     (drt.ReaderConfig, "io", "must be 'auto', 'mapped' or 'positioned'"),
 ]
-NO_INTEGERS = [True, False, np.True_, 5.0, np.float64(5), "5", b"5", None, [5], {}, np.array([5])]
-NO_FLAGS = [0, 1, np.int64(1), "true", "yes", None, 1.0, []]
-NO_CHOICES = ["", "NONE", "gzip", None, 1, True, ["none"], {}]
+NAN, INFINITY = float("nan"), float("inf")
+NO_INTEGERS = [True, False, np.True_, 5.0, np.float64(5), NAN, INFINITY, np.float32("nan"), "5", b"5", None, [5], {}]
+NO_INTEGERS += [np.array([5]), decimal.Decimal(5), fractions.Fraction(5), 5j]
+NO_FLAGS = [0, 1, np.int64(1), "true", "yes", None, 1.0, NAN, []]
+NO_CHOICES = ["", "NONE", "gzip", None, 1, True, NAN, ["none"], {}]
 
 REFUSED = [
     *[(kind, field, value, "must be an integer") for kind, field in COUNTS for value in NO_INTEGERS],
@@ -99,6 +103,21 @@ def test_a_bad_value_is_refused_by_field_rule_and_value(kind, field, value, rule
     assert str(refused.value).startswith(f"{field} {rule}")
     assert str(refused.value).endswith(f"got {value!r}")
     assert isinstance(refused.value, ValueError)
+
+
+def test_every_field_of_every_configuration_has_values_that_are_refused():
+    assert {(kind, field) for kind, field, _, _ in REFUSED} == {
+        (kind, field) for kind in KINDS for field in kind.model_fields
+    }
+
+
+@pytest.mark.parametrize(("kind", "field"), [*COUNTS, (drt.ReaderConfig, "seed"), (drt.ShardCompression, "level")])
+@pytest.mark.parametrize("value", [10**5000, -(10**5000)], ids=["huge", "huge and negative"])
+def test_an_integer_of_any_size_is_refused_with_a_short_message(kind, field, value):
+    fields = {"algo": "zstd"} if field == "level" else {}
+    with pytest.raises(drt.ConfigError, match=f"^{field} must be ") as refused:
+        kind(**fields, **{field: value})
+    assert len(str(refused.value)) < 250
 
 
 @pytest.mark.parametrize("level", [23, -131_073, 2**40])
@@ -205,6 +224,26 @@ def test_a_bad_field_of_a_nested_compression_names_the_path_to_it():
 def test_every_way_to_make_a_configuration_refuses_with_the_same_error(misuse):
     with pytest.raises(drt.ConfigError):
         misuse()
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"prefetch_size": 0}, "prefetch_size must be at least 1, got 0"),
+        ({"prefetch_bytes": 0}, "prefetch_bytes must be at least 1, got 0"),
+        ({"io": "telepathy"}, "io must be "),
+        ({"seed": -1}, "seed"),
+        ({"seed": 2**64}, "seed"),
+        ({"prefetch_size": "many"}, "prefetch_size"),
+        ({"shuffle": "yes"}, "shuffle"),
+    ],
+    ids=repr,
+)
+def test_a_configuration_made_around_its_checks_is_refused_when_it_is_used(cache_of, open_caches, fields, message):
+    path = cache_of("digits", [{"x": 1}])
+    config = drt.ReaderConfig.model_construct(**fields)
+    with pytest.raises((drt.ConfigError, TypeError, OverflowError), match=message):
+        drt.DatasetRuntime(num_workers=1).cached_dataset(path, reader_config=config)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -117,6 +117,46 @@ def test_a_cause_that_cannot_be_pickled_does_not_keep_its_error_from_travelling(
     assert again.__cause__ is None
 
 
+class CyclicError(Exception):
+    """A cause that leads back to its error."""
+
+
+class OnlyHereError(Exception):
+    """A cause that no process can make again: its constructor takes what its arguments do not hold."""
+
+    def __init__(self, one, two):
+        super().__init__("only here")
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_a_cause_travels_with_its_error_and_with_its_own_cause(protocol):
+    error = drt.SourceError("rule", source_name="digits", sample=3)
+    error.__cause__ = drt.ConfigError("inner")
+    error.__cause__.__cause__ = ValueError("the decoder died", 5)
+    for again in (pickle.loads(pickle.dumps(error, protocol)), copy.copy(error), copy.deepcopy(error)):
+        assert contents(again) == contents(error)
+        assert contents(again.__cause__) == contents(error.__cause__)
+        assert repr(again.__cause__.__cause__) == "ValueError('the decoder died', 5)"
+        assert again.__suppress_context__
+
+
+def test_a_cause_that_cannot_be_made_again_does_not_keep_its_error_from_arriving():
+    error = drt.SourceError("rule", source_name="digits")
+    error.__cause__ = OnlyHereError(1, 2)
+    again = pickle.loads(pickle.dumps(error))
+    assert (contents(again), again.__cause__) == (contents(error), None)
+
+
+def test_an_error_that_is_its_own_causes_cause_travels():
+    error = drt.SourceError("rule", source_name="digits")
+    error.__cause__ = CyclicError("round")
+    error.__cause__.__cause__ = error
+    assert contents(pickle.loads(pickle.dumps(error))) == contents(error)
+    other = drt.ConfigError("other")
+    error.__cause__, other.__cause__ = other, error
+    assert contents(pickle.loads(pickle.dumps(error))) == contents(error)
+
+
 @pytest.mark.parametrize("error", [OwnNotFoundError("look elsewhere", 5), OwnError("one", "two")])
 def test_subclasses_with_other_constructors_travel(error):
     again = pickle.loads(pickle.dumps(error))
@@ -160,3 +200,100 @@ def test_attributes_are_keyword_only():
         drt.SourceError("rule", "digits")
     with pytest.raises(TypeError):
         drt.CacheCorruptError("rule", "/file", 1, "a", "b")
+
+
+# --- Raised for real
+
+
+class TornError(Exception):
+    """What a source's own code raises."""
+
+
+def raised(call):
+    with pytest.raises(drt.DatasetRTError) as caught:
+        call()
+    return caught.value
+
+
+@pytest.fixture
+def provoke(cache_of, write, source_of, open_caches, runtime, tmp_path):
+    """Raise an error by what a user would do; give it and what its attributes must be."""
+    path = cache_of("digits", [{"label": number} for number in range(5)])
+
+    def config():
+        return raised(lambda: runtime.cached_dataset([], reader_config=drt.ReaderConfig())), {}
+
+    def metadata():
+        dataset = open_caches(path)
+        return raised(lambda: dataset.update_metadata(dataset.get_metadata().drop("weight"))), {}
+
+    def missing():
+        return raised(lambda: open_caches(tmp_path / "nothing")), {"path": tmp_path / "nothing"}
+
+    def existing():
+        return write(source_of("digits", [{"label": 1}])).error, {"path": path}
+
+    def system():
+        (tmp_path / "file").write_bytes(b"")
+        error = write(source_of("digits", [{"label": 1}]), tmp_path / "file" / "below").error
+        return error, {"path": tmp_path / "file" / "below", "operation": "cannot create the folder", "bytes": None}
+
+    def corrupt():
+        shard = path / "shards" / "000000.bin"
+        content = bytearray(shard.read_bytes())
+        content[content.index(b"payload 3")] ^= 1
+        shard.write_bytes(content)
+        return raised(lambda: list(open_caches(path))), {"file": shard, "sample": 3}
+
+    def version():
+        manifest = path / "manifest.json"
+        text = manifest.read_text()
+        assert text.count('"format_version":1') == 1
+        manifest.write_text(text.replace('"format_version":1', '"format_version":2'))
+        return raised(lambda: open_caches(path)), {"file": manifest, "expected": 1, "found": 2}
+
+    def source():
+        items = [drt.CacheInput(b"", {"x": 1}), TornError("no page 7", 7)]
+        return write(source_of("torn", items)).error, {"source_name": "torn", "sample": 1, "field": None}
+
+    def sample():
+        error = write(source_of("mixed", [{"x": 1}, {"x": "one"}])).error
+        return error, {"source_name": "mixed", "sample": 1, "field": "x"}
+
+    def state():
+        saved = open_caches(path, seed=1, shuffle=True).state_dict()
+        error = raised(lambda: open_caches(path, seed=2, shuffle=True).load_state_dict(saved))
+        return error, {"field": "seed", "expected": "2", "found": "1"}
+
+    return {
+        "ConfigError": config,
+        "MetadataError": metadata,
+        "CacheNotFoundError": missing,
+        "CacheExistsError": existing,
+        "CacheIOError": system,
+        "CacheCorruptError": corrupt,
+        "CacheVersionError": version,
+        "SourceError": source,
+        "SourceError of a sample": sample,
+        "StateMismatchError": state,
+    }
+
+
+PROVOKED = [*sorted(set(MADE) - {"DatasetRTError"}), "SourceError of a sample"]
+
+
+@pytest.mark.parametrize("name", PROVOKED)
+def test_an_error_that_is_raised_names_what_it_is_about_and_travels_whole(provoke, name):
+    error, attributes = provoke[name]()
+    assert type(error) is getattr(drt, name.partition(" ")[0])
+    for attribute, value in attributes.items():
+        assert getattr(error, attribute) == value
+        # The message says all that the attributes say.
+        if value is not None:
+            assert str(value) in str(error), (attribute, str(error))
+    again = pickle.loads(pickle.dumps(error))
+    assert contents(again) == contents(error)
+    assert (repr(again.__cause__), type(again.__cause__)) == (repr(error.__cause__), type(error.__cause__))
+    if name == "SourceError":
+        assert repr(again.__cause__) == "TornError('no page 7', 7)"
+        assert "no page 7" in str(again)

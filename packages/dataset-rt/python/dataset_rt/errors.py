@@ -2,14 +2,16 @@
 
 All of them derive from `DatasetRTError`. They are ordinary Python classes, so
 that one can also be a `ValueError` or an `OSError`, and all of them survive
-`pickle` and `copy` with type, message, attributes and notes: an error in a
-loader's worker process reaches the parent as what it was.
+`pickle` and `copy` with type, message, attributes and notes, and with their cause
+if that one can be pickled: an error in a loader's worker process reaches the parent
+as what it was.
 """
 
 from __future__ import annotations
 
 import errno as _errno
 import os
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,7 @@ __all__ = [
 
 # An OSError keeps these in its C structure, not in `__dict__`.
 _SYSTEM_FIELDS = ("errno", "strerror", "filename", "filename2")
+_CAUSE = "_pickled_cause"
 
 
 def _restore(kind: type[DatasetRTError], args: tuple[Any, ...]) -> DatasetRTError:
@@ -64,7 +67,27 @@ class DatasetRTError(Exception):
         if isinstance(notes, list):
             # A copy that gets a note must not add it to the original.
             state["__notes__"] = list(notes)
+        if self.__cause__ is not None:
+            # As bytes of its own: a cause that cannot be pickled, or made again in a process that lacks its class, must
+            # not keep the error from travelling.
+            try:
+                state[_CAUSE] = pickle.dumps(self.__cause__)
+            except Exception:  # noqa: BLE001  # whatever the cause's own code raises
+                state.pop(_CAUSE, None)
         return _restore, (type(self), self.args), state
+
+    def __setstate__(self, state: dict[str, Any] | None) -> None:
+        """Take the attributes, and the cause if this process can make it."""
+        attributes = dict(state or {})
+        pickled = attributes.pop(_CAUSE, None)
+        super().__setstate__(attributes)
+        if isinstance(pickled, bytes):
+            try:
+                cause = pickle.loads(pickled)
+            except Exception:  # noqa: BLE001  # whatever the cause's own code raises
+                return
+            if isinstance(cause, BaseException):
+                self.__cause__ = cause
 
 
 class ConfigError(DatasetRTError, ValueError):
