@@ -54,11 +54,20 @@ def main() -> None:
             dataset = finished.unwrap()
             dataset.set_epoch_len(2**40)
             print("ready", flush=True)
+            while phase == "reading rows":
+                dataset.read(list(range(50)) * 20_000)
+            while phase == "reading and validating":
+                config = drt.ReaderConfig(validate_cache=True)
+                runtime.cached_dataset(root / "finished", reader_config=config)
+            if phase == "reading the order":
+                dataset.stream().order_digest(0, 10**12)
             if phase == "reading batches":
                 for _ in dataset.iter_batches(32):
                     pass
             for _ in dataset:
                 pass
+        elif phase == "digesting":
+            runtime.content_digest(Endless(sleeps=False))
         elif phase == "waiting":
             print("ready", flush=True)
             runtime.write_cache(Endless(sleeps=False), root, writer_config=QUIET)

@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
 import dataset_rt as drt
@@ -37,8 +38,36 @@ def refusal(call: Callable[[], Any]) -> str:
     return "nothing was refused"
 
 
+class Unusable:
+    """Stands for Polars: any use is an error."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise RuntimeError(f"polars.{name} was used")
+
+
+@contextmanager
+def without_polars() -> Iterator[None]:
+    """What this child was sent or inherited must not touch Polars, whose threads deadlock after a fork."""
+    modules = [
+        module for name, module in sys.modules.items() if name.startswith("dataset_rt.") and hasattr(module, "pl")
+    ]
+    assert modules
+    polars = {name: module for name, module in sys.modules.items() if name.partition(".")[0] == "polars"}
+    sys.modules.update(dict.fromkeys(polars, Unusable()))  # type: ignore[arg-type]
+    for module in modules:
+        module.pl = Unusable()  # type: ignore[attr-defined]
+    try:
+        yield
+    finally:
+        sys.modules.update(polars)
+        for module in modules:
+            module.pl = polars["polars"]  # type: ignore[attr-defined]
+
+
 def tasks(paths: list[str], config: dict[str, Any], sent: drt.SampleStream | None) -> Iterator[tuple[str, Any]]:
     """Everything that this child can do."""
+    with without_polars():
+        yield from tasks_without_polars(sent)
     runtime = INHERITED.get("runtime") or drt.DatasetRuntime(num_workers=2)
     mine = runtime.cached_dataset(paths, reader_config=drt.ReaderConfig(**config))
     yield "own", ids(mine)
@@ -49,6 +78,10 @@ def tasks(paths: list[str], config: dict[str, Any], sent: drt.SampleStream | Non
         yield "own table", mine.get_metadata()["sample_id"].to_list()
     except drt.ConfigError as error:
         yield "own table", str(error)
+
+
+def tasks_without_polars(sent: drt.SampleStream | None) -> Iterator[tuple[str, Any]]:
+    """Everything that this child can do with what it was sent or inherited."""
     if sent is not None:
         yield "sent stream", ids(sent.fetch(range(100)))
         yield "sent table", refusal(sent.table) if INHERITED else "not asked"

@@ -37,7 +37,10 @@ def test_writing_ends_within_a_second_and_keeps_only_what_was_finished(phase, tm
     nothing_left(tmp_path, "finished", "finished_too")
 
 
-@pytest.mark.parametrize("phase", ["reading", "reading alone", "reading batches"])
+READING = ["reading", "reading alone", "reading batches", "reading rows", "reading and validating", "reading the order"]
+
+
+@pytest.mark.parametrize("phase", [*READING, "digesting"])
 def test_reading_ends_within_a_second(phase, tmp_path, nothing_left):
     process = start(phase, tmp_path)
     time.sleep(0.3)

@@ -145,7 +145,9 @@ def test_a_call_that_the_system_refuses_is_an_error_with_the_path_and_a_retry_wo
     ],
     ids=["everything works", "no locks", "no locks, said otherwise", "no such rename", "neither"],
 )
-def test_eight_processes_that_race_for_one_name_all_end_with_the_same_cache(tmp_path, refused):
+def test_eight_processes_that_race_for_one_name_all_end_with_the_same_cache(request, tmp_path, refused):
+    if refused:
+        request.getfixturevalue("watching")
     found = run("raced", tmp_path, processes=8, refused=refused)
     digests = {digest for digest, _ in found["reports"]}
     assert len(found["reports"]) == 8
