@@ -3,7 +3,7 @@
 Every session that needs the core tests the wheel that `build` put into `dist/`, never the folders of the checkout.
 After nox's own summary this file prints which Pythons ran the core's tests and every test that was skipped. Under
 `CI=true` a missing Python or a skipped test is a failure, unless `DATASET_RT_WITHOUT` declares it: a comma-separated
-list such as `python3.13,small-disk`, where a test names what it lacks by a skip reason that begins with `needs NAME`.
+list such as `python3.13,mounts`, where a test names what it lacks by a skip reason that begins with `needs NAME`.
 """
 
 from __future__ import annotations
@@ -53,6 +53,9 @@ ADAPTER_TOOLS = {
     "tf": ("packaging",),
     "hf": ("packaging",),
 }
+# The core's test files that hold grids, of which `tests` runs a part.
+GRIDS = ("resume", "ranks", "publication", "reading")
+
 # The scripts in examples/ that need an adapter; each runs twice in one fresh folder.
 ADAPTER_EXAMPLES: dict[str, tuple[str, ...]] = {"torch": (), "jax": (), "tf": (), "hf": ()}
 
@@ -372,11 +375,11 @@ def quickstart(session: nox.Session) -> None:
 
 @nox.session(requires=["build"])
 def grid(session: nox.Session) -> None:
-    """Run the grids of resumes and ranks in full; in `tests` each pair of values stands for all combinations."""
+    """Run the grids of resumes and ranks, and of kills and damages, in full; `tests` runs a part of each."""
     session.install(core_wheel(session), *TEST_TOOLS)
     session.env["DATASET_RT_GRID"] = "full"
     # Pytest's last line is the result: how many combinations ran.
-    tests_of_grids = [f"packages/dataset-rt/tests/test_{name}.py" for name in ("resume", "ranks")]
+    tests_of_grids = [f"packages/dataset-rt/tests/test_{name}.py" for name in GRIDS]
     run_pytest(session, *tests_of_grids, *session.posargs)
 
 

@@ -48,3 +48,20 @@ def test_a_pages_program_runs_twice_and_prints_what_the_page_shows(page: Path, t
     shown = blocks(page, "output")
     if shown:
         assert printed[0] == "".join(shown)
+
+
+SURVIVAL = ROOT / "docs" / "concepts" / "what-survives-what.md"
+TESTS_OF_PYTHON = [*(ROOT / "packages").glob("*/tests/test_*.py"), *(ROOT / "conformance" / "tests").glob("test_*.py")]
+TESTS_OF_RUST = [path for folder in ("src", "tests") for path in (ROOT / "rust").glob(f"*/{folder}/**/*.rs")]
+
+
+def test_every_row_of_what_survives_what_names_tests_that_exist() -> None:
+    rows = [line for line in SURVIVAL.read_text().splitlines() if line.startswith("| ")]
+    faults = [row for row in rows if not row.startswith("| fault |")]
+    assert len(faults) >= 20
+    assert [row for row in faults if "::" not in row.rsplit("|", 2)[1]] == []
+    for file, function in set(re.findall(r"`([\w/.]+)::(\w+)`", SURVIVAL.read_text())):
+        found = [path for path in TESTS_OF_PYTHON + TESTS_OF_RUST if path.name == file]
+        assert len(found) == 1, f"exactly one file {file} expected, found {found}"
+        definition = rf"^def {function}\(" if file.endswith(".py") else rf"#\[test\]\n\s*fn {function}\("
+        assert re.search(definition, found[0].read_text(), re.MULTILINE), f"{file} has no test {function}"
