@@ -54,7 +54,7 @@ ADAPTER_TOOLS = {
     "hf": ("packaging",),
 }
 # The core's test files that hold grids, of which `tests` runs a part.
-GRIDS = ("resume", "ranks", "publication", "reading")
+GRIDS = ("resume", "ranks", "table", "publication", "reading")
 
 # The scripts in examples/ that need an adapter; each runs twice in one fresh folder.
 ADAPTER_EXAMPLES: dict[str, tuple[str, ...]] = {"torch": (), "jax": (), "tf": (), "hf": ()}
