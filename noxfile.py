@@ -25,8 +25,8 @@ nox.needs_version = ">=2025.10"
 nox.options.default_venv_backend = "uv"
 nox.options.download_python = "never"
 nox.options.sessions = [
-    "lint", "rust", "build", "types", "tests", "conformance", "lowest", "sdist", "install", "adapters", "docs",
-    "quickstart",
+    "lint", "rust", "build", "types", "tests", "system", "conformance", "lowest", "sdist", "install", "adapters",
+    "docs", "quickstart",
 ]  # fmt: skip
 
 ROOT = Path(__file__).parent
@@ -53,6 +53,10 @@ ADAPTER_TOOLS = {
     "tf": ("packaging",),
     "hf": ("packaging",),
 }
+# The core's test files about what its native code does to disks and processes, which is the same under every Python:
+# `system` runs them once, and the sessions for several Pythons leave them out.
+SYSTEM_TESTS = tuple(f"packages/dataset-rt/tests/test_{name}.py" for name in ("publication", "disk", "reading"))
+WITHOUT_SYSTEM_TESTS = tuple(f"--ignore={path}" for path in SYSTEM_TESTS)
 # The core's test files that hold grids, of which `tests` runs a part.
 GRIDS = ("resume", "ranks", "table", "publication", "reading")
 
@@ -239,8 +243,15 @@ def tests(session: nox.Session) -> None:
     version = str(session.python)
     pythons_that_ran[version] = "FAILED"
     session.install(core_wheel(session), *TEST_TOOLS)
-    run_pytest(session, "packages/dataset-rt/tests", *session.posargs)
+    run_pytest(session, "packages/dataset-rt/tests", *WITHOUT_SYSTEM_TESTS, *session.posargs)
     pythons_that_ran[version] = "passed"
+
+
+@nox.session(requires=["build"])
+def system(session: nox.Session) -> None:
+    """Kill, refuse and starve the wheel's writers and readers: what no Python version changes."""
+    session.install(core_wheel(session), *TEST_TOOLS)
+    run_pytest(session, *SYSTEM_TESTS, *session.posargs)
 
 
 @nox.session(requires=["build"])
@@ -258,7 +269,7 @@ def lowest(session: nox.Session) -> None:
     session.install("--no-deps", core_wheel(session))
     session.install(*TEST_TOOLS)
     session.run(find_uv_bin(), "pip", "list", external=True)
-    run_pytest(session, "packages/dataset-rt/tests")
+    run_pytest(session, "packages/dataset-rt/tests", *WITHOUT_SYSTEM_TESTS)
 
 
 @nox.session
@@ -285,7 +296,8 @@ def sdist(session: nox.Session) -> None:
         shutil.copytree(ROOT / "testdata", away / "testdata")
         shutil.copy(ROOT / "pyproject.toml", away)
         with session.chdir(away):
-            run_pytest(session, "packages/dataset-rt/tests", executable=str(away / "empty" / "bin" / "pytest"))
+            arguments = ("packages/dataset-rt/tests", *WITHOUT_SYSTEM_TESTS)
+            run_pytest(session, *arguments, executable=str(away / "empty" / "bin" / "pytest"))
 
 
 @nox.session(venv_backend="none", requires=["build"])
