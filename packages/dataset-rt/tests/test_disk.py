@@ -140,4 +140,5 @@ def test_ten_thousand_shards_need_few_descriptors(many_shards, io):
     assert found["samples"] == 10_000
     # Python, its standard streams and the libraries have some of their own.
     assert found["most"] <= 120
-    assert found["mappings"] <= 120
+    # Linux allows 65,530 mappings unless it was told otherwise; a reader keeps at most 2,048 of them.
+    assert found["mappings"] <= (120 if io == "positioned" else 2_200)
