@@ -48,6 +48,24 @@ pub enum Error {
         /// What is there instead.
         found: String,
     },
+    /// Something lies in a cache's folder that is none of its files.
+    #[error("{}: no other file than the cache's own expected, found {found}", file.display())]
+    FileForeign {
+        /// Where it lies.
+        file: PathBuf,
+        /// What it is.
+        found: String,
+    },
+    /// The samples that are stored are not those that the manifest's content digest is of.
+    #[error("{}: samples with content digest {expected} expected, found {found}", file.display())]
+    ContentDigest {
+        /// The cache's folder.
+        file: PathBuf,
+        /// The manifest's digest, hexadecimal.
+        expected: String,
+        /// The digest of the samples found, hexadecimal.
+        found: String,
+    },
     /// A file's BLAKE3 digest differs from the manifest's.
     #[error("{}: BLAKE3 {expected} expected, found {found}", file.display())]
     FileDigest {
@@ -282,6 +300,17 @@ impl Error {
         Self::Internal { message }
     }
 
+    /// The file of a cache that this says is not as it should be.
+    pub(crate) fn damaged_file(&self) -> Option<&Path> {
+        match self {
+            Self::FileDigest { file, .. } | Self::FileLength { file, .. } | Self::FileMissing { file, .. } => {
+                Some(file)
+            }
+            Self::Io { path, .. } => Some(path),
+            _ => None,
+        }
+    }
+
     /// The parts of the error if it says that bytes on disk are wrong.
     #[must_use]
     pub fn fault(&self) -> Option<Fault> {
@@ -291,9 +320,12 @@ impl Error {
                 (file, None, format!("{expected} bytes"), format!("{found} bytes"))
             }
             Self::FileMissing { file, found } => (file, None, "a regular file".to_owned(), found.clone()),
-            Self::FileDigest { file, expected, found } | Self::Manifest { file, expected, found } => {
-                (file, None, expected.clone(), found.clone())
+            Self::FileForeign { file, found } => (file, None, "no such file".to_owned(), found.clone()),
+            Self::ContentDigest { file, expected, found } => {
+                (file, None, format!("samples with content digest {expected}"), found.clone())
             }
+            Self::FileDigest { file, expected, found } => (file, None, format!("BLAKE3 {expected}"), found.clone()),
+            Self::Manifest { file, expected, found } => (file, None, expected.clone(), found.clone()),
             Self::Header { file, field, expected, found, .. } => {
                 (file, None, format!("{field} {expected}"), found.clone())
             }

@@ -12,7 +12,7 @@ use proptest::prelude::*;
 
 const INDEX: &str = "cache/index.bin";
 const SHARD: &str = "cache/shards/000007.bin";
-const LIMITS: EntryLimits = EntryLimits { shards: 3, max_payload_bytes: 1_000 };
+const LIMITS: EntryLimits = EntryLimits { shards: 3, max_payload_bytes: 1_000, stored_bytes: 900 };
 const ENTRY: IndexEntry = IndexEntry {
     offset: 0x0102_0304,
     stored_bytes: 258,
@@ -146,6 +146,18 @@ fn each_rule_for_an_entry_is_named_with_the_value() {
         refusal(IndexEntry { codec: Codec::None, ..ENTRY }),
         "stored length equal to the payload's 772 for codec none expected, found 258"
     );
+    let long = IndexEntry { stored_bytes: 901, payload_bytes: 950, ..ENTRY };
+    assert_eq!(refusal(long), "stored length of at most 900 expected, found 901");
+    let full = IndexEntry { codec: Codec::Lz4, stored_bytes: 3, payload_bytes: 765, ..ENTRY };
+    assert_eq!(parse(&full.encode()).unwrap(), full);
+    assert_eq!(
+        refusal(IndexEntry { payload_bytes: 766, ..full }),
+        "payload length of at most the 765 that 3 bytes of lz4 can hold expected, found 766"
+    );
+    assert_eq!(
+        refusal(IndexEntry { stored_bytes: 0, ..ENTRY }),
+        "payload length of at most the 0 that 0 bytes of zstd can hold expected, found 772"
+    );
     let mut bytes = ENTRY.encode();
     bytes[28] = 3;
     assert_eq!(parse(&bytes).unwrap_err().to_string(), "cache/index.bin: sample 5: codec 0, 1 or 2 expected, found 3");
@@ -182,10 +194,12 @@ proptest! {
 
     #[test]
     fn an_entry_comes_back_as_it_went(
-        offset in 16..u64::MAX / 2, payload_bytes in 0..=1_000_u64, shorter in 0..1_000_u64, shard in 0..3_u32,
+        offset in 16..u64::MAX / 2, payload_bytes in 0..=900_u64, shorter in 0..1_000_u64, shard in 0..3_u32,
         packed in any::<bool>(), check in any::<u64>(),
     ) {
-        let stored_bytes = if packed { payload_bytes.saturating_sub(1 + shorter) } else { payload_bytes };
+        let least = payload_bytes.div_ceil(255);
+        let shortest = payload_bytes.saturating_sub(1 + shorter).max(least);
+        let stored_bytes = if packed { shortest } else { payload_bytes };
         let codec = if stored_bytes < payload_bytes { Codec::Lz4 } else { Codec::None };
         let entry = IndexEntry { offset, stored_bytes, payload_bytes, shard, codec, check };
         prop_assert_eq!(parse(&entry.encode()).unwrap(), entry);

@@ -7,6 +7,7 @@ mod errors;
 mod exclusive;
 mod feed;
 mod fetch;
+mod inspect;
 mod iterator;
 mod order;
 mod outside;
@@ -34,6 +35,8 @@ mod _core {
     use super::dataset::Dataset;
     #[pymodule_export]
     use super::delivery_digest::{PyOrderHasher, PyPayloadHasher};
+    #[pymodule_export]
+    use super::inspect::{find_caches, manifest, record_lengths_of, verify};
     #[pymodule_export]
     use super::iterator::SampleIterator;
     #[pymodule_export]

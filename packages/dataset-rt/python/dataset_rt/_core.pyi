@@ -7,6 +7,8 @@ import polars as pl
 import pyarrow as pa
 from typing_extensions import Self
 
+from dataset_rt.errors import DatasetRTError
+
 __all__ = [
     "FORMAT_VERSION",
     "ORDER_VERSION",
@@ -20,11 +22,15 @@ __all__ = [
     "Stream",
     "Ticket",
     "Window",
+    "find_caches",
     "integer_weights",
+    "manifest",
     "philox",
     "point",
+    "record_lengths_of",
     "rows",
     "rows_of_equal",
+    "verify",
 ]
 
 FORMAT_VERSION: Final[int]
@@ -239,3 +245,9 @@ def integer_weights(weights: list[float]) -> tuple[list[int], int]: ...
 def point(seed: int, position: int, total: int) -> int: ...
 def rows(mode: str, seed: int, weights: list[float], start: int, count: int) -> list[int]: ...
 def rows_of_equal(mode: str, seed: int, population_rows: int, start: int, count: int) -> list[int]: ...
+def find_caches(path: str | PathLike[str]) -> list[Path]: ...
+def manifest(path: str | PathLike[str]) -> str: ...
+def record_lengths_of(path: str | PathLike[str]) -> tuple[bytes, bytes]: ...
+def verify(
+    path: str | PathLike[str], *, content: bool, num_workers: int | None, progress: Callable[[int], object]
+) -> tuple[list[DatasetRTError], int | None, int]: ...

@@ -22,6 +22,12 @@ const LZ4_SMALL_INPUT_BYTES: usize = u16::MAX as usize;
 /// An encoder gives back its scratch memory after a payload that needed more than this.
 const KEPT_SCRATCH_BYTES: usize = 64 << 20;
 
+/// A byte of an LZ4 block stands for at most this many of the payload: a match grows by 255 with each further byte.
+const LZ4_MOST_RATIO: u64 = 255;
+
+/// The same for Zstandard: the shortest block has 4 bytes, and none unpacks to more than 128 KiB.
+const ZSTD_MOST_RATIO: u64 = (128 << 10) / 4;
+
 /// How a record is stored; the number is the index entry's byte.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, Hash, PartialEq, Serialize)]
 #[repr(u8)]
@@ -50,6 +56,16 @@ impl Codec {
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
         [Self::None, Self::Lz4, Self::Zstd].into_iter().find(|codec| codec.name() == name)
+    }
+
+    /// The longest payload that a record of `stored_bytes` can hold, or a little more.
+    #[must_use]
+    pub const fn most_payload_bytes(self, stored_bytes: u64) -> u64 {
+        stored_bytes.saturating_mul(match self {
+            Self::None => 1,
+            Self::Lz4 => LZ4_MOST_RATIO,
+            Self::Zstd => ZSTD_MOST_RATIO,
+        })
     }
 
     /// The codec with this number, if there is one.

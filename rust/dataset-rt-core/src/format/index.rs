@@ -88,6 +88,8 @@ pub struct EntryLimits {
     pub shards: u32,
     /// Length of the longest payload.
     pub max_payload_bytes: u64,
+    /// Length of all records together, so of no single one more.
+    pub stored_bytes: u64,
 }
 
 impl IndexEntry {
@@ -110,8 +112,8 @@ impl IndexEntry {
 
     /// Reads the entry of `sample`.
     ///
-    /// What it returns lies after a shard's header, ends within 64 bits and needs no more memory than `limits` allow;
-    /// whether the shard is long enough is the reader's to check, who has it open.
+    /// What it returns lies after a shard's header, ends within 64 bits and needs no more memory than `limits` allow and
+    /// its record can fill; whether the shard is long enough is the reader's to check, who has it open.
     ///
     /// # Errors
     ///
@@ -157,6 +159,10 @@ impl IndexEntry {
             let expected = format!("of at most {}", limits.max_payload_bytes);
             return Err(refused("payload length", expected, payload_bytes.to_string()));
         }
+        if stored_bytes > limits.stored_bytes {
+            let expected = format!("of at most {}", limits.stored_bytes);
+            return Err(refused("stored length", expected, stored_bytes.to_string()));
+        }
         if stored_bytes > payload_bytes {
             let expected = format!("of at most the payload's {payload_bytes}");
             return Err(refused("stored length", expected, stored_bytes.to_string()));
@@ -166,6 +172,12 @@ impl IndexEntry {
             let expected = if codec == Codec::None { "equal to" } else { "below" };
             let expected = format!("{expected} the payload's {payload_bytes} for codec {}", codec.name());
             return Err(refused("stored length", expected, stored_bytes.to_string()));
+        }
+        // Memory for the payload is taken before the record is unpacked: so no record may claim more than it can hold.
+        let most = codec.most_payload_bytes(stored_bytes);
+        if payload_bytes > most {
+            let expected = format!("of at most the {most} that {stored_bytes} bytes of {} can hold", codec.name());
+            return Err(refused("payload length", expected, payload_bytes.to_string()));
         }
         Ok(Self { offset, stored_bytes, payload_bytes, shard, codec, check })
     }

@@ -15,7 +15,7 @@ use super::checksum::{Digest, hexadecimal};
 use super::codec::Compression;
 use super::column::{Column, check_columns};
 use super::content;
-use super::index::index_file_bytes;
+use super::index::{EntryLimits, index_file_bytes};
 use super::metadata::batch_count;
 use super::name;
 use super::region::MetadataRegions;
@@ -24,6 +24,10 @@ use crate::{CacheId, Error, Result};
 
 /// The manifest's name in a cache's folder.
 pub const MANIFEST_FILE: &str = "manifest.json";
+
+/// Longest manifest. Nothing says beforehand how long it must be and it is read whole, so this bounds what a damaged or
+/// hostile one costs. It leaves room for two million shards.
+pub const MAX_MANIFEST_BYTES: u64 = 256 << 20;
 
 /// The index's name in a cache's folder.
 pub const INDEX_FILE: &str = "index.bin";
@@ -132,6 +136,16 @@ impl Manifest {
         u32::try_from(self.files.len().saturating_sub(2)).unwrap_or(u32::MAX)
     }
 
+    /// What an index entry of the cache may name.
+    #[must_use]
+    pub fn entry_limits(&self) -> EntryLimits {
+        EntryLimits {
+            shards: self.shards(),
+            max_payload_bytes: self.max_payload_bytes,
+            stored_bytes: self.stored_bytes,
+        }
+    }
+
     /// The manifest's bytes, with their digest inside.
     ///
     /// Nothing is checked: [`Manifest::parse`] of the result says whether it can be a cache's.
@@ -173,6 +187,12 @@ impl Manifest {
         let refused = |expected: String, found: String| Error::Manifest { file: file.to_path_buf(), expected, found };
         if bytes.is_empty() {
             return Err(refused("a manifest".to_owned(), "an empty file".to_owned()));
+        }
+        if bytes.len() as u64 > MAX_MANIFEST_BYTES {
+            return Err(refused(
+                format!("at most {MAX_MANIFEST_BYTES} bytes; larger shards and shorter attributes make it shorter"),
+                format!("{} bytes", bytes.len()),
+            ));
         }
         let not_read = |error: serde_json::Error| refused("a manifest in JSON".to_owned(), error.to_string());
         let version: Version<'_> = serde_json::from_slice(bytes).map_err(not_read)?;

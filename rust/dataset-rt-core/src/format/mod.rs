@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Beside the files stand the rules that they share: checksums (`checksum.rs`), names (`name.rs`), column kinds
-//! (`column.rs`), metadata values (`value.rs`) and the identity of a cache (`content.rs`).
+//! (`column.rs`), metadata values (`value.rs`, `fields.rs`) and the identity of a cache (`content.rs`).
 //!
 //! Bytes are hostile here. Each function that reads them answers with an [`Error`](crate::Error) that names the file,
 //! what must stand there and what does; none panics, and none allocates more than the lengths that it has checked. A
@@ -19,6 +19,7 @@ mod checksum;
 mod codec;
 mod column;
 mod content;
+mod fields;
 mod index;
 mod manifest;
 mod metadata;
@@ -35,11 +36,14 @@ pub use column::{
     check_columns,
 };
 pub use content::{ContentHasher, cache_id};
+pub use fields::encode_fields;
 pub use index::{
     EntryLimits, INDEX_ENTRY_BYTES, INDEX_HEADER_BYTES, IndexEntry, check_index_header, encode_index_header,
     index_file_bytes,
 };
-pub use manifest::{FileRecord, INDEX_FILE, MANIFEST_FILE, METADATA_FILE, Manifest, SHARD_FOLDER, WRITER};
+pub use manifest::{
+    FileRecord, INDEX_FILE, MANIFEST_FILE, MAX_MANIFEST_BYTES, METADATA_FILE, Manifest, SHARD_FOLDER, WRITER,
+};
 pub use metadata::{BATCH_ROWS, Footer, MetadataEncoder, arrow_schema, batch_count, decode_footer};
 pub use name::{MAX_SOURCE_NAME_BYTES, check_source_name};
 pub use region::{MetadataRegions, Region, check_region};

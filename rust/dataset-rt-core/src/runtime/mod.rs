@@ -11,6 +11,7 @@ mod pool;
 mod read_ahead;
 mod task;
 mod verify;
+mod verify_folder;
 mod write;
 mod write_pipeline;
 
@@ -24,5 +25,6 @@ pub use plan::{Drawer, Run, plan, resize};
 pub use pool::{Job, Pool, Runtime};
 pub use read_ahead::{FinishedRun, ReadAhead, ReadLimits};
 pub use task::{Filled, Outcome, Stopped, Task, Work, read_in_pieces};
-pub use verify::verify_caches;
+pub use verify::{VerifyObserver, verify_caches};
+pub use verify_folder::{Verification, verify_folder};
 pub use write::{SampleFeed, WriteLimits, WriteObserver, Written, find_published, write_cache};

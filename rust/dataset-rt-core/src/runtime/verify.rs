@@ -1,26 +1,71 @@
 //! Checks the files of caches in parallel.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use super::outside::{Outside, WAIT};
 use super::pool::Pool;
 use crate::error::{Error, Result};
-use crate::store::{Cache, verify_file};
+use crate::format::Manifest;
+use crate::store::{Cache, foreign_files, verify_file};
 
-/// Checks length and BLAKE3 of every file of `caches` and gives every fault found, in the order of caches and names.
+/// A cache's folder and its manifest: all that its files are checked against.
+pub type Described = (PathBuf, Manifest);
+
+/// What a verification tells its caller as it goes on.
+pub trait VerifyObserver: Outside {
+    /// So many more bytes were checked.
+    ///
+    /// # Errors
+    /// [`Error::Interrupted`] where the caller wants to stop.
+    fn progress(&mut self, bytes: u64) -> Result<()>;
+}
+
+/// Tells nobody.
+struct Quiet<'a>(&'a mut dyn Outside);
+
+impl Outside for Quiet<'_> {
+    fn run(&mut self, work: &mut (dyn FnMut() + Send)) -> Result<()> {
+        self.0.run(work)
+    }
+}
+
+impl VerifyObserver for Quiet<'_> {
+    fn progress(&mut self, _: u64) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// Checks length and BLAKE3 of every file of `caches` and gives every fault found, in the order of caches and names; what
+/// lies in a cache's folder besides is a fault after those of its files.
 ///
 /// # Errors
 /// What `outside` returns; faults are no error of this function.
 pub fn verify_caches(caches: &[Arc<Cache>], pool: Option<&Pool>, outside: &mut dyn Outside) -> Result<Vec<Error>> {
-    let files: Vec<(Arc<Cache>, String)> = caches
-        .iter()
-        .flat_map(|cache| cache.manifest().files.keys().map(|name| (Arc::clone(cache), name.clone())))
-        .collect();
+    let described = caches.iter().map(|cache| Arc::new((cache.path().to_path_buf(), cache.manifest().clone())));
+    verify_described(&described.collect::<Vec<_>>(), pool, &mut Quiet(outside))
+}
+
+/// The same for caches that cannot be opened, perhaps.
+///
+/// # Errors
+/// What `observer` returns.
+pub fn verify_described(
+    caches: &[Arc<Described>],
+    pool: Option<&Pool>,
+    observer: &mut dyn VerifyObserver,
+) -> Result<Vec<Error>> {
+    let mut files = Vec::new();
+    for cache in caches {
+        files.extend(cache.1.files.keys().map(|name| (Arc::clone(cache), Some(name.clone()))));
+        files.push((Arc::clone(cache), None));
+    }
     let check = Arc::new(Check {
         files,
         next: AtomicUsize::new(0),
+        bytes: AtomicU64::new(0),
         cancelled: AtomicBool::new(false),
         state: Mutex::new((0, Vec::new())),
         changed: Condvar::new(),
@@ -33,14 +78,15 @@ pub fn verify_caches(caches: &[Arc<Cache>], pool: Option<&Pool>, outside: &mut d
     }
     let result = loop {
         if check.finished() {
-            break Ok(());
+            break observer.progress(check.bytes.swap(0, Ordering::Relaxed));
         }
         // Without a pool this thread does it all, otherwise it helps; it looks at signals after every file.
-        let step = outside.run(&mut || {
+        let mut work = || {
             if !check.step() {
                 check.wait();
             }
-        });
+        };
+        let step = observer.run(&mut work).and_then(|()| observer.progress(check.bytes.swap(0, Ordering::Relaxed)));
         if step.is_err() {
             check.cancelled.store(true, Ordering::Relaxed);
             break step;
@@ -51,8 +97,11 @@ pub fn verify_caches(caches: &[Arc<Cache>], pool: Option<&Pool>, outside: &mut d
 
 #[derive(Debug)]
 struct Check {
-    files: Vec<(Arc<Cache>, String)>,
+    /// Each file by its cache and name; without a name, what should not be there.
+    files: Vec<(Arc<Described>, Option<String>)>,
     next: AtomicUsize,
+    /// Bytes that were checked and not told yet.
+    bytes: AtomicU64,
     cancelled: AtomicBool,
     /// How many files are done, and the faults with the number of their file.
     state: Mutex<(usize, Vec<(usize, Error)>)>,
@@ -64,15 +113,20 @@ impl Check {
     fn step(&self) -> bool {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let Some((cache, name)) = self.files.get(number) else { return false };
+        let (folder, manifest) = &**cache;
         let mut check = || if self.cancelled.load(Ordering::Relaxed) { Err(Error::Interrupted) } else { Ok(()) };
         // A file that is never counted would be waited for without end.
-        let result = catch_unwind(AssertUnwindSafe(|| verify_file(cache, name, &mut check)))
-            .unwrap_or_else(|panic| Err(Error::from_panic(panic.as_ref())));
+        let result = catch_unwind(AssertUnwindSafe(|| match name {
+            Some(name) => verify_file(folder, manifest, name, &mut check).map(|()| Vec::new()),
+            None => foreign_files(folder, manifest),
+        }))
+        .unwrap_or_else(|panic| Err(Error::from_panic(panic.as_ref())));
+        let faults = result.unwrap_or_else(|error| vec![error]);
+        let bytes = name.as_ref().and_then(|name| manifest.files.get(name)).map_or(0, |file| file.bytes);
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.0 += 1;
-        if let Err(error) = result {
-            state.1.push((number, error));
-        }
+        state.1.extend(faults.into_iter().map(|fault| (number, fault)));
         self.changed.notify_all();
         true
     }

@@ -10,17 +10,19 @@ use arrow_array::RecordBatch;
 use super::bus_guard::Guard;
 use super::files::{self, FileKey, INDEX_NUMBER};
 use super::io_mode::IoMode;
+use super::manifest_file::{check_folder_name, kind_of, read_manifest, real_folder};
 use super::open_file::{Failure, OpenFile};
 use super::per_process::PerProcess;
 use crate::error::{Error, Result};
 use crate::format::{
-    BATCH_ROWS, EntryLimits, Footer, INDEX_ENTRY_BYTES, INDEX_FILE, INDEX_HEADER_BYTES, IndexEntry, MANIFEST_FILE,
+    BATCH_ROWS, Digest, EntryLimits, Footer, INDEX_ENTRY_BYTES, INDEX_FILE, INDEX_HEADER_BYTES, IndexEntry,
     METADATA_FILE, Manifest, Region, SHARD_FOLDER, SHARD_HEADER_BYTES, check_index_header, check_region,
     check_shard_header, decode_batch, decode_footer, shard_file_name,
 };
 use crate::identifier::{CacheId, SampleId};
 
-/// An index up to this size is held in memory from its first use on; entries of a larger one are read one by one.
+/// An index up to this size is checked whole at its first use and held in memory; entries of a larger one are read one by
+/// one.
 const HELD_INDEX_BYTES: u64 = 8 << 20;
 
 /// An opened cache. Holds no file open by itself and takes no lock; safe to use from any thread and after a fork.
@@ -54,24 +56,8 @@ impl Cache {
         let given_path = path.to_path_buf();
         let path = real_folder(path)?;
         let mapped = io.maps(&path);
-        let manifest_path = path.join(MANIFEST_FILE);
-        let bytes = fs::read(&manifest_path).map_err(|error| match error.kind() {
-            std::io::ErrorKind::NotFound => {
-                Error::CacheNotFound { path: path.clone(), reason: "the folder has no manifest.json" }
-            }
-            std::io::ErrorKind::IsADirectory => {
-                Error::FileMissing { file: manifest_path.clone(), found: "a folder".to_owned() }
-            }
-            _ => Error::io("cannot read", &manifest_path, error),
-        })?;
-        let manifest = Manifest::parse(&bytes, &manifest_path)?;
-        if path.file_name().and_then(|name| name.to_str()) != Some(manifest.source_name.as_str()) {
-            return Err(Error::Manifest {
-                file: manifest_path,
-                expected: "a source_name equal to the folder's name".to_owned(),
-                found: format!("{:?}", manifest.source_name),
-            });
-        }
+        let manifest = read_manifest(&path)?;
+        check_folder_name(&path, &manifest)?;
         for (name, entry) in &manifest.files {
             check_length(&path.join(name), entry.bytes)?;
         }
@@ -83,7 +69,7 @@ impl Cache {
         let batches = manifest.metadata.batches.iter().map(|_| PerProcess::new()).collect();
         Ok(Self {
             cache_id: manifest.cache_id(),
-            limits: EntryLimits { shards: manifest.shards(), max_payload_bytes: manifest.max_payload_bytes },
+            limits: manifest.entry_limits(),
             footer,
             owner: files::new_owner(),
             mapped,
@@ -131,7 +117,8 @@ impl Cache {
     ///
     /// # Errors
     /// [`Error::IndexEntry`] where the entry names something that cannot be, [`Error::FileLength`] where the index became
-    /// shorter, [`Error::Io`] where it cannot be read.
+    /// shorter, [`Error::FileDigest`] where an index that is small enough to be held is not the manifest's,
+    /// [`Error::Io`] where it cannot be read.
     pub fn entry(&self, guard: &Guard, sample: SampleId, file: &mut Option<Arc<OpenFile>>) -> Result<IndexEntry> {
         let offset = sample
             .0
@@ -182,7 +169,15 @@ impl Cache {
         }
         let mut index = vec![0; usize::try_from(bytes).unwrap_or_default()];
         read_exact(&files::open(path)?, path, &mut index, 0)?;
-        Ok(Some(self.index.get_or_init(|| index)))
+        // Its bytes are at hand, so this costs some milliseconds at most. It tells another cache's manifest of the same
+        // name and file lengths, as a copy that was broken off leaves it, from this cache's own.
+        let found = Digest::of(&index);
+        match self.manifest.files.get(INDEX_FILE).map(|file| file.blake3) {
+            Some(expected) if expected != found => {
+                Err(Error::FileDigest { file: path.clone(), expected: expected.to_string(), found: found.to_string() })
+            }
+            _ => Ok(Some(self.index.get_or_init(|| index))),
+        }
     }
 
     /// The path of a shard.
@@ -303,20 +298,6 @@ impl Drop for Cache {
     }
 }
 
-fn real_folder(path: &Path) -> Result<PathBuf> {
-    let real = path.canonicalize().map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound => {
-            Error::CacheNotFound { path: path.to_path_buf(), reason: "there is no such folder" }
-        }
-        _ => Error::io("cannot open the folder", path, error),
-    })?;
-    if real.is_dir() {
-        Ok(real)
-    } else {
-        Err(Error::CacheNotFound { path: path.to_path_buf(), reason: "this is a file, not a cache's folder" })
-    }
-}
-
 fn open_footer(path: &Path, manifest: &Manifest) -> Result<Footer> {
     let path = path.join(METADATA_FILE);
     let region = &manifest.metadata.footer;
@@ -337,7 +318,7 @@ pub(super) fn check_length(path: &Path, expected: u64) -> Result<()> {
         _ => Error::io("cannot look at", path, error),
     })?;
     if !metadata.is_file() {
-        return Err(Error::FileMissing { file: path.to_path_buf(), found: format!("{:?}", metadata.file_type()) });
+        return Err(Error::FileMissing { file: path.to_path_buf(), found: kind_of(&metadata) });
     }
     if metadata.len() == expected {
         Ok(())

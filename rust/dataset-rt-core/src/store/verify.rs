@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use super::cache::{Cache, check_length};
+use super::cache::check_length;
 use super::file_digester::FileDigester;
 use crate::error::{Error, Result};
-use crate::format::FileRecord;
+use crate::format::{FileRecord, Manifest};
 
 /// Length and BLAKE3 of a file. `check` is asked every MiB whether to go on.
 ///
@@ -21,13 +21,18 @@ pub fn file_digest(path: &Path, check: &mut dyn FnMut() -> Result<()>) -> Result
     }
 }
 
-/// Checks the length and the BLAKE3 of one file of a cache, named as in the manifest.
+/// Checks the length and the BLAKE3 of one file of the cache in `folder`, named as in its manifest.
 ///
 /// # Errors
 /// [`Error::FileMissing`], [`Error::FileLength`] or [`Error::FileDigest`], or what `check` returns.
-pub fn verify_file(cache: &Cache, name: &str, check: &mut dyn FnMut() -> Result<()>) -> Result<()> {
-    let Some(expected) = cache.manifest().files.get(name) else { return Ok(()) };
-    let path = cache.path().join(name);
+pub fn verify_file(
+    folder: &Path,
+    manifest: &Manifest,
+    name: &str,
+    check: &mut dyn FnMut() -> Result<()>,
+) -> Result<()> {
+    let Some(expected) = manifest.files.get(name) else { return Ok(()) };
+    let path = folder.join(name);
     check_length(&path, expected.bytes)?;
     let found = file_digest(&path, check)?;
     if found.blake3 == expected.blake3 {

@@ -7,4 +7,5 @@ mod read_ahead;
 mod store_faults;
 mod store_round_trip;
 mod support;
+mod verify;
 mod write_failures;

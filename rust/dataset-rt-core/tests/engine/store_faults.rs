@@ -11,7 +11,7 @@ use dataset_rt_core::store::IoMode;
 use dataset_rt_core::{Error, Result};
 
 use crate::support::{
-    Caller, Feed, IO_MODES, NAMES, Row, Settings, open, open_to_read, payload, pool, read_all, tree, values,
+    Caller, Feed, IO_MODES, NAMES, Row, Settings, open, open_to_read, payload, pool, read_all, tree, values, vouch,
 };
 
 /// Everything that a cache holds. Both ways to read it must tell the same, and name the same fault.
@@ -143,7 +143,11 @@ fn a_missing_file_is_named_and_a_foreign_one_plays_no_part() {
     fs::write(path.join("shards/999999.bin"), b"foreign").unwrap();
     fs::write(path.join("notes.txt"), b"foreign").unwrap();
     assert!(everything(&path).unwrap() == original);
-    assert!(faults(&path).unwrap().is_empty());
+    let foreign = faults(&path).unwrap();
+    assert!(foreign.iter().all(|error| matches!(error, Error::FileForeign { .. })), "{foreign:?}");
+    let files: Vec<_> = foreign.iter().map(|error| error.fault().unwrap().file).collect();
+    let path = fs::canonicalize(&path).unwrap();
+    assert_eq!(files, [path.join("notes.txt"), path.join("shards/999999.bin")]);
 }
 
 #[test]
@@ -158,12 +162,6 @@ fn no_folder_no_manifest_and_a_file_are_no_cache() {
     }
 }
 
-/// The cache with this manifest.
-fn path_with(path: &Path, manifest: &[u8]) -> PathBuf {
-    fs::write(path.join("manifest.json"), manifest).unwrap();
-    path.to_path_buf()
-}
-
 #[test]
 fn a_manifest_of_another_cache_is_refused_or_its_records_are() {
     let root = tempfile::tempdir().unwrap();
@@ -176,9 +174,10 @@ fn a_manifest_of_another_cache_is_refused_or_its_records_are() {
     let error = everything(&path).unwrap_err();
     assert!(matches!(&error, Error::Manifest { found, .. } if found.contains("other")), "{error}");
 
-    // Of the same name and of the same lengths: opening reads no file whole, so the files' own samples come, and only
-    // the digests tell. With the index that belongs to the manifest, the first record tells.
-    let original = everything(&path_with(&path, &manifest)).unwrap();
+    // Of the same name and of the same lengths, as a copy that was broken off leaves it: the index is another's. With the
+    // index that belongs to the manifest, the first record tells.
+    fs::write(path.join("manifest.json"), &manifest).unwrap();
+    everything(&path).unwrap();
     let elsewhere = tempfile::tempdir().unwrap();
     let settings = Settings { max_shard_bytes: 400, ..Settings::default() };
     let mut feed = Feed::new(&NAMES, |sample| {
@@ -187,8 +186,8 @@ fn a_manifest_of_another_cache_is_refused_or_its_records_are() {
     });
     let other = settings.write(elsewhere.path(), "train", &mut feed, &mut Caller::default()).unwrap().path;
     fs::copy(other.join("manifest.json"), path.join("manifest.json")).unwrap();
-    let (rows, batches) = everything(&path).unwrap();
-    assert!(rows.iter().map(|row| &row.2).eq(original.0.iter().map(|row| &row.2)) && batches == original.1);
+    let fault = everything(&path).unwrap_err().fault().unwrap();
+    assert!(fault.file.ends_with("index.bin") && fault.expected != fault.found, "{fault:?}");
     let files: Vec<_> = faults(&path).unwrap().iter().map(|error| error.fault().unwrap().file).collect();
     assert!(files.iter().any(|file| file.ends_with("index.bin")), "{files:?}");
     assert!(files.iter().any(|file| file.ends_with("shards/000000.bin")), "{files:?}");
@@ -227,9 +226,16 @@ fn an_index_that_lies_is_caught_at_the_sample() {
         let path = small(root.path(), codec);
         let file = path.join("index.bin");
         let index = fs::read(&file).unwrap();
+        // With a manifest that vouches for the lie: otherwise the index as a whole is refused before its entries are.
+        let manifest = fs::read(path.join("manifest.json")).unwrap();
         let error_of = |index: Vec<u8>| {
             fs::write(&file, index).unwrap();
-            everything(&path).unwrap_err()
+            let error = everything(&path).unwrap_err();
+            assert!(matches!(error, Error::FileDigest { .. }), "{error}");
+            vouch(&path, |_| ());
+            let error = everything(&path).unwrap_err();
+            fs::write(path.join("manifest.json"), &manifest).unwrap();
+            error
         };
 
         // Whole entries in each other's places: payload, lengths and check agree, the sample's number does not.
