@@ -5,7 +5,9 @@ because the pages promise that a second run finds the caches of the first. Block
 what the first run prints; a page without one promises no output.
 """
 
+import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -24,6 +26,17 @@ def blocks(page: Path, language: str) -> list[str]:
     return re.findall(rf"^```{language}\b[^\n]*\n(.*?)^```$", page.read_text(), re.MULTILINE | re.DOTALL)
 
 
+def commands(page: Path) -> list[tuple[str, str]]:
+    """Each command of our own on a page, with what the page says that it prints."""
+    found = []
+    for block in blocks(page, "console"):
+        for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+            command, _, output = part.partition("\n")
+            if command.startswith("dataset-rt"):
+                found.append((command, output))
+    return found
+
+
 WITH_PROGRAMS = [page for page in PAGES if blocks(page, "python")]
 
 
@@ -33,21 +46,32 @@ def test_the_pages_that_teach_have_programs() -> None:
     assert {"docs/tutorials/cache-training-data.md", "docs/tutorials/filter-and-rebalance.md"} <= names
 
 
+def test_the_pages_about_the_command_show_it() -> None:
+    names = {str(page.relative_to(ROOT)) for page in WITH_PROGRAMS if commands(page)}
+    assert {"docs/reference/command-line.md", "docs/guides/verify-and-repair.md"} <= names
+
+
 @pytest.mark.parametrize("page", WITH_PROGRAMS, ids=lambda page: str(page.relative_to(ROOT)))
 def test_a_pages_program_runs_twice_and_prints_what_the_page_shows(page: Path, tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text("\n\n".join(blocks(page, "python")))
     folder = tmp_path / "folder"
     folder.mkdir()
+    # Where our own command is installed, also if this environment is not the active one.
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
     printed = []
     for _ in range(2):
         command = [sys.executable, "-W", "error", str(program)]
-        done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
+        done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
         assert done.returncode == 0, done.stderr
         printed.append(done.stdout)
     shown = blocks(page, "output")
     if shown:
         assert printed[0] == "".join(shown)
+    for line, output in commands(page):
+        command = shlex.split(line)
+        ran = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
+        assert ran.stdout + ran.stderr == output, line
 
 
 SURVIVAL = ROOT / "docs" / "concepts" / "what-survives-what.md"

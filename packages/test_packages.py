@@ -1,5 +1,6 @@
 """What all five packages have in common, checked on the wheels in dist/ and on the files beside them."""
 
+import ast
 import re
 import zipfile
 from email.message import Message
@@ -88,3 +89,53 @@ def test_the_readme_names_the_rust_version_of_the_workspace() -> None:
     version = re.search(r'^rust-version = "([^"]+)"', workspace, re.MULTILINE)
     assert version is not None
     assert f"Rust {version[1]}" in (ROOT / "README.md").read_text()
+
+
+# What could make data into code: builtins by their bare names, other functions by the last part of theirs.
+RUNNING_BUILTINS = {"eval", "exec", "compile", "__import__"}
+RUNNING_FUNCTIONS = {"loads", "Unpickler", "import_module", "run_path", "system", "popen"}
+RUNNING_CALLS = {"np.load", "numpy.load", "torch.load", "yaml.load"}
+RUNNING_MODULES = {"pickle", "dill", "cloudpickle", "joblib", "marshal", "shelve", "runpy", "subprocess"}
+# Reading JSON runs nothing.
+HARMLESS = {"json.loads"}
+
+
+def suspicious(source: str) -> list[str]:
+    """Every call in some Python that could run data, and every import of a module that can, with their lines."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Call):
+            name = ast.unparse(node.func)
+            last = name.rpartition(".")[2]
+            runs = name in RUNNING_BUILTINS | RUNNING_CALLS or last in RUNNING_FUNCTIONS
+            if runs and name not in HARMLESS:
+                found.append(f"{node.lineno}: {name}")
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
+            found += [f"{node.lineno}: {name}" for name in names if name.partition(".")[0] in RUNNING_MODULES]
+    return found
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_no_package_unpickles_evaluates_or_starts_anything(package: str) -> None:
+    files = {name: content.decode() for name, content in members(package).items() if name.endswith(".py")}
+    assert files
+    assert {name: suspicious(source) for name, source in files.items() if suspicious(source)} == {}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("import pickle", "from pickle import Pickler", "import subprocess as other", "eval(text)", "exec(text)"),
+        *(
+            "pickle.loads(data)",
+            "numpy.load(file)",
+            "os.system(line)",
+            "importlib.import_module(name)",
+            "self.load(file)",
+        ),
+    ],
+)
+def test_the_search_for_what_runs_data_finds_it(line: str) -> None:
+    assert len(suspicious(f"def function():\n    {line}\n")) == 1
+    assert suspicious("json.loads(text)\nre.compile(text)\nmodel.evaluate(data)\n") == []

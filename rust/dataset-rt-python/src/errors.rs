@@ -24,7 +24,11 @@ fn build(py: Python<'_>, error: Error) -> PyResult<PyErr> {
         attributes.set_item("sample", fault.sample)?;
         attributes.set_item("expected", fault.expected)?;
         attributes.set_item("found", fault.found)?;
-        let message = format!("{message}; restore the cache from a copy, or remove its folder and write it again");
+        let advice = match error {
+            Error::FileForeign { .. } => "move it elsewhere",
+            _ => "restore the cache from a copy, or remove its folder and write it again",
+        };
+        let message = format!("{message}; {advice}");
         return construct(py, "CacheCorruptError", message, &attributes);
     }
     let attributes = PyDict::new(py);

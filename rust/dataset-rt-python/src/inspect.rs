@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use dataset_rt_core::runtime::{Outside, Runtime, VerifyObserver, verify_folder};
-use dataset_rt_core::store::{Cache, record_lengths};
+use dataset_rt_core::store::{Cache, IoMode, record_lengths};
 use dataset_rt_core::{Error, Result};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -20,7 +20,7 @@ pub fn find_caches(py: Python<'_>, path: PathBuf) -> PyResult<Vec<PathBuf>> {
 /// The manifest of a cache that can be opened, as it stands in its file: JSON.
 #[pyfunction]
 pub fn manifest(py: Python<'_>, path: PathBuf) -> PyResult<String> {
-    let cache = py.detach(|| Cache::open(&path)).map_err(exception)?;
+    let cache = py.detach(|| Cache::open(&path, IoMode::Auto)).map_err(exception)?;
     Ok(String::from_utf8(cache.manifest().to_bytes())?)
 }
 
@@ -28,7 +28,7 @@ pub fn manifest(py: Python<'_>, path: PathBuf) -> PyResult<String> {
 #[pyfunction]
 pub fn record_lengths_of<'py>(py: Python<'py>, path: PathBuf) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
     let read = || {
-        let lengths = record_lengths(&Cache::open(&path)?)?;
+        let lengths = record_lengths(&Cache::open(&path, IoMode::Auto)?)?;
         let payloads: Vec<u8> = lengths.iter().flat_map(|(payload, _)| payload.to_le_bytes()).collect();
         let stored: Vec<u8> = lengths.iter().flat_map(|(_, stored)| stored.to_le_bytes()).collect();
         Ok((payloads, stored))

@@ -80,7 +80,7 @@ def verify(paths: tuple[Path, ...], *, content: bool, as_json: bool) -> None:
         for path in _caches(paths):
             with _progress(path, passes=2 if content else 1) as progress:
                 checked.append(reports.verify(path, progress, content=content))
-    _print(checked, reports.show_verify, as_json=as_json)
+    _print(checked, reports.show_verify, as_json=as_json, between="\n")
     faults = sum(len(cache["faults"]) for cache in checked)
     faulty = sum(bool(cache["faults"]) for cache in checked)
     if faults:
@@ -120,10 +120,14 @@ def _progress(path: Path, *, passes: int) -> Iterator[Callable[[int], object]]:
     # A bar that is updated by 0 bytes of 0 divides by them.
     with click.progressbar(length=max(total * passes, 1), label=path.name, file=sys.stderr) as bar:
         yield bar.update
+        # What is no file of the manifest's was not read, and the manifest is not counted.
+        bar.update(bar.length - bar.pos if bar.length else 0)
 
 
-def _print(caches: list[dict[str, Any]], show: Callable[[dict[str, Any]], str], *, as_json: bool) -> None:
+def _print(
+    caches: list[dict[str, Any]], show: Callable[[dict[str, Any]], str], *, as_json: bool, between: str = "\n\n"
+) -> None:
     if as_json:
         click.echo(json.dumps(caches, ensure_ascii=False, indent=2, allow_nan=False))
     else:
-        click.echo("\n\n".join(show(cache) for cache in caches))
+        click.echo(between.join(show(cache) for cache in caches))

@@ -13,8 +13,8 @@ use dataset_rt_core::format::{Codec, Column, Compression, Digest, Manifest, Valu
 use dataset_rt_core::order::{Mode, Remainder, Window, World};
 use dataset_rt_core::population::Population;
 use dataset_rt_core::runtime::{
-    BatchSlots, Outside, PendingSample, Pool, ReadAhead, ReadLimits, Runtime, SampleBatch, SampleFeed, WriteLimits,
-    WriteObserver, Written, assemble, batch_schema, write_cache,
+    BatchSlots, Outside, PendingSample, Pool, ReadAhead, ReadLimits, Runtime, SampleBatch, SampleFeed, VerifyObserver,
+    WriteLimits, WriteObserver, Written, assemble, batch_schema, write_cache,
 };
 use dataset_rt_core::store::{Cache, CacheOptions, CacheSet, IoMode, RowTyper};
 use dataset_rt_core::{Error, Position, Result};
@@ -133,6 +133,13 @@ impl WriteObserver for Caller {
     fn waiting(&mut self, holder: &str) -> Result<()> {
         assert!(holder.contains("process"), "{holder}");
         self.waited += 1;
+        Ok(())
+    }
+}
+
+impl VerifyObserver for Caller {
+    fn progress(&mut self, bytes: u64) -> Result<()> {
+        self.bytes += bytes;
         Ok(())
     }
 }

@@ -14,13 +14,6 @@ use crate::support::{Caller, Feed, NAMES, Settings, manifest, payload, pool, tre
 
 const SAMPLES: u64 = 12;
 
-impl VerifyObserver for Caller {
-    fn progress(&mut self, bytes: u64) -> Result<()> {
-        self.bytes += bytes;
-        Ok(())
-    }
-}
-
 /// A cache with several shards and records of every codec that its settings lead to.
 fn small(root: &Path, codec: Codec) -> PathBuf {
     let settings = Settings { codec, max_shard_bytes: 300, ..Settings::default() };
