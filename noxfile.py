@@ -58,7 +58,7 @@ ADAPTER_TOOLS = {
 SYSTEM_TESTS = tuple(f"packages/dataset-rt/tests/test_{name}.py" for name in ("publication", "disk", "reading"))
 WITHOUT_SYSTEM_TESTS = tuple(f"--ignore={path}" for path in SYSTEM_TESTS)
 # The core's test files that hold grids, of which `tests` runs a part.
-GRIDS = ("resume", "ranks", "table", "publication", "reading")
+GRIDS = ("resume", "ranks", "table", "publication", "reading", "metadata")
 
 # The scripts in examples/ that need an adapter; each runs twice in one fresh folder.
 ADAPTER_EXAMPLES: dict[str, tuple[str, ...]] = {"torch": (), "jax": (), "tf": (), "hf": ()}
@@ -67,6 +67,9 @@ ADAPTER_EXAMPLES: dict[str, tuple[str, ...]] = {"torch": (), "jax": (), "tf": ()
 DOCS_TOOLS = (
     *("mkdocs-material>=9.6", "mkdocstrings[python]>=0.30", "ruff~=0.17.5", "pytest>=8", "joblib>=1.4", "scikit-learn"),
 )
+
+# One a part of the format, as rust/fuzz/ has them.
+FUZZ_TARGETS = ("manifest", "index", "metadata", "record")
 
 # What happened, for the summary at the end.
 pythons_that_ran: dict[str, str] = {}
@@ -181,6 +184,7 @@ def lint(session: nox.Session) -> None:
     session.run("ruff", "check", ".")
     session.run("ruff", "format", "--check", ".")
     cargo(session, "fmt", "--all", "--check")
+    cargo(session, "fmt", "--manifest-path", "fuzz/Cargo.toml", "--check")
     cargo(session, "clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings")
 
 
@@ -387,7 +391,7 @@ def quickstart(session: nox.Session) -> None:
 
 @nox.session(requires=["build"])
 def grid(session: nox.Session) -> None:
-    """Run the grids of resumes and ranks, and of kills and damages, in full; `tests` runs a part of each."""
+    """Run the grids of resumes and ranks, of kills and damages, and metadata of gigabytes; `tests` runs a part of each."""
     session.install(core_wheel(session), *TEST_TOOLS)
     session.env["DATASET_RT_GRID"] = "full"
     # Pytest's last line is the result: how many combinations ran.
@@ -402,3 +406,57 @@ def bench(session: nox.Session) -> None:
     session.run("python", "benchmarks/read_write.py", *session.posargs)
     if not session.posargs:
         session.run("python", "benchmarks/scale.py")
+
+
+def cargo_tool(session: nox.Session, name: str) -> dict[str, str | None]:
+    """Install a command of cargo's in `.nox/` where the machine lacks it; give the environment that finds it."""
+    root = ROOT / ".nox" / "cargo-tools"
+    path = os.pathsep.join([os.environ["PATH"], str(root / "bin")])
+    if shutil.which(name, path=path) is None:
+        session.run("cargo", "install", name, "--locked", "--root", str(root), external=True)
+    return {"PATH": path, "VIRTUAL_ENV": None}
+
+
+@nox.session(venv_backend="none")
+def fuzz(session: nox.Session) -> None:
+    """Try made-up bytes on each part of the format, a minute each or as many seconds as stand after `--`.
+
+    What it finds lies in rust/fuzz/artifacts/; mend it, and keep the file in rust/fuzz/regressions/, which the Rust
+    tests replay. Needs a nightly compiler.
+    """
+    seconds = int(session.posargs[0]) if session.posargs else 60
+    session.run("cargo", "+nightly", "--version", external=True)
+    environment = cargo_tool(session, "cargo-fuzz")
+    with session.chdir(ROOT / "rust" / "fuzz"):
+        for target in FUZZ_TARGETS:
+            corpus = Path("corpus", target)
+            corpus.mkdir(parents=True, exist_ok=True)
+            kept = [str(folder) for folder in (Path("seeds", target), Path("regressions", target)) if folder.is_dir()]
+            session.run(
+                *("cargo", "+nightly", "fuzz", "run", "--fuzz-dir", ".", target, str(corpus), *kept, "--"),
+                # One allocation above 64 MiB is a finding: no input has more than 4 KiB.
+                *(f"-max_total_time={seconds}", "-malloc_limit_mb=64", "-timeout=60", "-max_len=4096"),
+                external=True,
+                env=environment,
+            )
+
+
+@nox.session(requires=["build"])
+def audit(session: nox.Session) -> None:
+    """Compare the locked crates and the core's Python packages with the public lists of advisories; needs a network."""
+    environment = cargo_tool(session, "cargo-deny")
+    # What the fuzz targets are linked with is published nowhere, so its licences do not matter.
+    for workspace, checks in (("rust", ("licenses",)), ("rust/fuzz", ())):
+        with session.chdir(ROOT / workspace):
+            session.run(
+                *("cargo", "deny", "--locked", "--config", str(ROOT / "rust" / "deny.toml")),
+                *("check", "advisories", "bans", "sources", *checks),
+                external=True,
+                env=environment,
+            )
+    session.install(core_wheel(session), "pip-audit>=2.9")
+    # Without ourselves: of this name the index may only know an older project. Strict: what cannot be looked up fails.
+    frozen = str(session.run(find_uv_bin(), "pip", "freeze", external=True, silent=True))
+    requirements = Path(session.create_tmp()) / "requirements.txt"
+    requirements.write_text("".join(f"{line}\n" for line in frozen.splitlines() if not line.startswith("dataset-rt")))
+    session.run("pip-audit", "--strict", "--no-deps", "--disable-pip", "--requirement", str(requirements))
