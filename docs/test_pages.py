@@ -2,7 +2,8 @@
 
 The blocks marked `python` of one page are one program. It runs twice in one fresh folder, with warnings as errors,
 because the pages promise that a second run finds the caches of the first. Blocks marked `output`, put together, are
-what the first run prints; a page without one promises no output.
+what the first run prints; a page without one promises no output. In blocks marked `console`, a line that begins with
+`$ dataset-rt` is a command: it runs in the folder that the program left, and prints the lines below it.
 """
 
 import os

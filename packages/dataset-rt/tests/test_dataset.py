@@ -555,6 +555,30 @@ def test_a_file_of_another_length_is_found_when_opening(open_caches, path, tree,
         file.write_bytes(content)
 
 
+def test_a_file_that_is_none_of_the_caches_is_found_when_it_is_validated(open_caches, path):
+    foreign = path / "shards" / "000001.bin"
+    foreign.write_bytes(b"left by a copy of something else")
+    # It plays no part in reading.
+    assert len(list(open_caches(path))) == len(open_caches(path))
+    with pytest.raises(drt.CacheCorruptError, match="move it elsewhere") as found:
+        open_caches(path, validate_cache=True)
+    assert (found.value.file, found.value.found) == (foreign, "a file of 32 bytes")
+
+
+def test_the_manifest_of_another_cache_with_the_same_name_and_lengths_is_found(cache_of, read_back, tmp_path):
+    one = cache_of("digits", [drt.CacheInput(b"one", {"label": 1})] * 3, tmp_path / "one")
+    two = cache_of("digits", [drt.CacheInput(b"two", {"label": 1})] * 3, tmp_path / "two")
+    (one / "manifest.json").write_bytes((two / "manifest.json").read_bytes())
+    with pytest.raises(drt.CacheCorruptError) as found:
+        read_back(one)
+    assert found.value.file == one / "index.bin"
+    # With the index, too, the first record tells.
+    (one / "index.bin").write_bytes((two / "index.bin").read_bytes())
+    with pytest.raises(drt.CacheCorruptError) as found:
+        read_back(one)
+    assert (found.value.file, found.value.sample) == (one / "shards" / "000000.bin", 0)
+
+
 def test_a_cache_under_another_name_is_found_when_opening(open_caches, path):
     moved = path.rename(path.with_name("letters"))
     with pytest.raises(drt.CacheCorruptError) as found:

@@ -200,6 +200,31 @@ fn a_bomb_ends_at_the_payload() {
 }
 
 #[test]
+fn no_record_holds_more_than_its_length_allows() {
+    assert_eq!(Codec::None.most_payload_bytes(7), 7);
+    assert_eq!(Codec::Lz4.most_payload_bytes(2), 510);
+    assert_eq!(Codec::Zstd.most_payload_bytes(u64::MAX), u64::MAX);
+    let zeros = vec![0; 32 << 20];
+    let levels = [-5, 1, 3, 19, 22].map(|level| Compression::new(Codec::Zstd, Some(level)).unwrap());
+    for compression in levels.into_iter().chain([Compression::new(Codec::Lz4, None).unwrap()]) {
+        let mut encoder = Encoder::new(compression).unwrap();
+        for length in [100, 1 << 10, 128 << 10, (128 << 10) + 1, 32 << 20] {
+            let (codec, stored) = encoder.encode(&zeros[..length]).unwrap();
+            assert!(length as u64 <= codec.most_payload_bytes(stored.len() as u64), "{compression:?}, {length}");
+        }
+    }
+    // As dense as a frame can be: blocks that repeat one byte.
+    let mut frame = vec![0x28, 0xB5, 0x2F, 0xFD, 0x00, 7 << 3];
+    for block in 1..=64_u32 {
+        let header = ((128 << 10) << 3) | (1 << 1) | u32::from(block == 64);
+        frame.extend(&header.to_le_bytes()[..3]);
+        frame.push(0);
+    }
+    let payload = decode(Codec::Zstd, &frame, 8 << 20).unwrap();
+    assert!(payload.len() as u64 <= Codec::Zstd.most_payload_bytes(frame.len() as u64));
+}
+
+#[test]
 fn a_changed_record_is_an_error_or_other_bytes_and_never_a_panic() {
     let payload = text(3, 3_000);
     for compression in [Compression::new(Codec::Zstd, Some(3)).unwrap(), Compression::new(Codec::Lz4, None).unwrap()] {

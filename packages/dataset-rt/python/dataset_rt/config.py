@@ -283,7 +283,7 @@ class ReaderConfig(_Config):
         prefetch_bytes: How many payload bytes may be read ahead, at least 1. The
             bound that binds first counts; one sample always goes.
         validate_cache: Whether every file is read whole and its checksum compared
-            when a cache is opened.
+            when a cache is opened, and files that are none of the cache's refused.
         verify_reads: Whether each payload's checksum is compared when it is read.
         io: How files are read. `"mapped"`: by copies out of memory maps, several times
             as fast for small samples; a file that is cut off or a disk that fails is an

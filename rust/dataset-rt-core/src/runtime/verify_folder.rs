@@ -126,7 +126,7 @@ fn inspect(
         }
     }
     // That a file is missing, too short or cannot be opened is known already.
-    found.retain(|fault| fault.fault().is_some() && !matches!(fault, Error::FileMissing { .. }));
+    found.retain(|fault| !matches!(fault, Error::FileMissing { .. } | Error::Io { .. }));
     faults.extend(found);
     Ok(())
 }

@@ -233,6 +233,22 @@ fn a_manifest_that_is_no_regular_file_is_never_waited_on() {
     let error = Cache::open(&path, IoMode::Auto).unwrap_err();
     assert!(matches!(&error, Error::FileMissing { .. }), "{error}");
     assert_eq!(verify(&path, false).faults.len(), 1);
+
+    // Nor is any other file.
+    let root = tempfile::tempdir().unwrap();
+    let path = small(root.path(), Codec::None);
+    for name in tree(&path).into_keys().filter(|name| name != "manifest.json") {
+        let file = path.join(&name);
+        let kept = fs::read(&file).unwrap();
+        fs::remove_file(&file).unwrap();
+        assert!(std::process::Command::new("mkfifo").arg(&file).status().unwrap().success());
+        let found = verify(&path, true);
+        assert_eq!(places(&path, &found), [(name, None)]);
+        let error = dataset_rt_core::store::Cache::open(&path).unwrap_err();
+        assert!(matches!(&error, Error::FileMissing { .. }), "{error}");
+        fs::remove_file(&file).unwrap();
+        fs::write(&file, kept).unwrap();
+    }
 }
 
 #[test]
