@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::ops::Range;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::pool::Pool;
@@ -69,8 +69,17 @@ pub fn verify_folder(
         check_content(&described, observer, &mut faults)?;
     }
     // Stable, so that what is wrong with a file as a whole stays before what is wrong in it.
-    faults.sort_by_cached_key(|fault| fault.fault().map(|fault| (fault.file, fault.sample)));
+    faults.sort_by_cached_key(place);
     Ok(Verification { faults, samples, bytes })
+}
+
+/// The file that a fault is about, and the sample.
+fn place(fault: &Error) -> (PathBuf, Option<u64>) {
+    match (fault, fault.fault()) {
+        (_, Some(fault)) => (fault.file, fault.sample),
+        (Error::Version { file, .. }, None) => (file.clone(), None),
+        (fault, None) => (fault.damaged_file().map(Path::to_path_buf).unwrap_or_default(), None),
+    }
 }
 
 /// The names of the manifest's files that are not as they should be.
