@@ -74,8 +74,10 @@ fn every_flipped_byte_is_a_fault_of_its_file_and_names_the_sample_that_is_lost()
         let root = tempfile::tempdir().unwrap();
         let path = small(root.path(), codec);
         let records = records(&path);
+        // Every byte of one cache, and every seventh of those that differ from it by their records alone.
+        let step = if codec == Codec::Zstd { 1 } else { 7 };
         for (name, bytes) in tree(&path) {
-            for place in 0..bytes.len() {
+            for place in (0..bytes.len()).step_by(step) {
                 let mut wrong = bytes.clone();
                 wrong[place] ^= 0x10;
                 fs::write(path.join(&name), &wrong).unwrap();
@@ -354,7 +356,7 @@ fn caches_are_found_by_themselves_and_below_a_root_also_damaged_ones() {
     let second = fs::canonicalize(Settings::default().build(&root, "a", 3)).unwrap();
     fs::create_dir(root.join("other")).unwrap();
     fs::write(root.join("other/index.bin"), b"somebody else's").unwrap();
-    assert_eq!(find_caches(&first).unwrap(), [first.clone()]);
+    assert_eq!(find_caches(&first).unwrap(), std::slice::from_ref(&first));
     assert_eq!(find_caches(&root).unwrap(), [second.clone(), first.clone()]);
     fs::remove_file(second.join("manifest.json")).unwrap();
     assert_eq!(find_caches(&root).unwrap(), [second.clone(), first.clone()]);
