@@ -391,7 +391,7 @@ def quickstart(session: nox.Session) -> None:
 
 @nox.session(requires=["build"])
 def grid(session: nox.Session) -> None:
-    """Run the grids of resumes and ranks, of kills and damages, and metadata of gigabytes; `tests` runs a part of each."""
+    """Run the grids of resumes, ranks, kills and damages, and metadata of gigabytes; `tests` runs a part of each."""
     session.install(core_wheel(session), *TEST_TOOLS)
     session.env["DATASET_RT_GRID"] = "full"
     # Pytest's last line is the result: how many combinations ran.

@@ -246,7 +246,7 @@ fn a_manifest_that_is_no_regular_file_is_never_waited_on() {
         assert!(std::process::Command::new("mkfifo").arg(&file).status().unwrap().success());
         let found = verify(&path, true);
         assert_eq!(places(&path, &found), [(name, None)]);
-        let error = dataset_rt_core::store::Cache::open(&path).unwrap_err();
+        let error = Cache::open(&path, IoMode::Auto).unwrap_err();
         assert!(matches!(&error, Error::FileMissing { .. }), "{error}");
         fs::remove_file(&file).unwrap();
         fs::write(&file, kept).unwrap();
