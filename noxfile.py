@@ -26,7 +26,7 @@ nox.options.default_venv_backend = "uv"
 nox.options.download_python = "never"
 nox.options.sessions = [
     "lint", "rust", "build", "types", "tests", "system", "conformance", "lowest", "sdist", "install", "adapters",
-    "docs", "quickstart",
+    "docs", "quickstart", "harness",
 ]  # fmt: skip
 
 ROOT = Path(__file__).parent
@@ -70,6 +70,8 @@ DOCS_TOOLS = (
 
 # One a part of the format, as rust/fuzz/ has them.
 FUZZ_TARGETS = ("manifest", "index", "metadata", "record")
+# What the benchmarks' harness itself imports; every contender has an environment of its own.
+BENCH_TOOLS = ("matplotlib>=3.9", "scikit-learn", "pillow", "uv")
 
 # What happened, for the summary at the end.
 pythons_that_ran: dict[str, str] = {}
@@ -186,6 +188,9 @@ def lint(session: nox.Session) -> None:
     cargo(session, "fmt", "--all", "--check")
     cargo(session, "fmt", "--manifest-path", "fuzz/Cargo.toml", "--check")
     cargo(session, "clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings")
+    limit = ("--manifest-path", "../benchmarks/limit/Cargo.toml")
+    cargo(session, "fmt", *limit, "--check")
+    cargo(session, "clippy", *limit, "--target-dir", "target", "--locked", "--", "-D", "warnings")
 
 
 @nox.session(venv_backend="none")
@@ -232,12 +237,12 @@ def types(session: nox.Session) -> None:
     for script in (
         "noxfile.py",
         "examples/quickstart.py",
-        "benchmarks/read_write.py",
-        "benchmarks/scale.py",
         "conformance/pin_streams.py",
         "testdata/format/make_v1.py",
     ):
         session.run("mypy", script)
+    contenders = sorted((ROOT / "benchmarks" / "peers").glob("*.py"))
+    session.run("mypy", "benchmarks/run.py", *map(str, contenders))
     session.run("python", "-m", "mypy.stubtest", "dataset_rt._core", "--mypy-config-file", "pyproject.toml")
 
 
@@ -400,12 +405,17 @@ def grid(session: nox.Session) -> None:
 
 
 @nox.session(requires=["build"])
+def harness(session: nox.Session) -> None:
+    """Test the benchmarks' harness, with small payloads and without a look at the clock."""
+    session.install(*BENCH_TOOLS, "pytest>=8")
+    run_pytest(session, "benchmarks/tests", *session.posargs)
+
+
+@nox.session(requires=["build"])
 def bench(session: nox.Session) -> None:
-    """Measure beside lmdb and bare system calls, then at scale; arguments after `--` go to the first of both alone."""
-    session.install(core_wheel(session), "lmdb")
-    session.run("python", "benchmarks/read_write.py", *session.posargs)
-    if not session.posargs:
-        session.run("python", "benchmarks/scale.py")
+    """Measure beside others and write benchmarks/README.md; arguments after `--` are parts and options of run.py."""
+    session.install(*BENCH_TOOLS)
+    session.run("python", "benchmarks/run.py", *session.posargs)
 
 
 def cargo_tool(session: nox.Session, name: str) -> dict[str, str | None]:

@@ -20,7 +20,7 @@ of its own, and answers one call at a time, so that a round can ask all contende
         with Worker(lmdb, "my_loaders:LmdbLoader", arguments) as theirs, Worker(ours, "my_loaders:Ours", …) as mine:
             mine.call("read"), theirs.call("read")  # one epoch that is not counted
             outcome = interleave(
-                {"dataset-rt": lambda: mine.call("read").rate, "lmdb": lambda: theirs.call("read").rate}, rounds=5
+                {"dataset-rt": partial(mine.rate, "read"), "lmdb": partial(theirs.rate, "read")}, rounds=5
             )
         row = Row("1 KiB", "shuffled", "samples/s", outcome.figures, outcome.failed)
         result = Result("my-loaders", machine_line(), {"lmdb": "3.0.0"}, rounds=5, scale=1.0, rows=[row])

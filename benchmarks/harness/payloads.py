@@ -26,6 +26,9 @@ class Payloads(Protocol):
     def __iter__(self) -> Iterator[bytes]:
         """Give each payload."""
 
+    def __getitem__(self, number: int) -> bytes:
+        """Give one payload."""
+
     def described(self) -> dict[str, Any]:
         """Give what `payloads_of` makes the same payloads from."""
 
@@ -53,6 +56,10 @@ class RandomPayloads:
         for start in range(self.count):
             yield self.block[start : start + self.size]
 
+    def __getitem__(self, number: int) -> bytes:
+        """Give one payload."""
+        return self.block[number : number + self.size]
+
     def described(self) -> dict[str, Any]:
         """Give size and count."""
         return {"size": self.size, "count": self.count}
@@ -63,11 +70,12 @@ class PackedPayloads:
 
     Args:
         path: the file with the payloads end to end; its neighbour with `.json` added lists their sizes.
+        count: only the first so many; all if left out.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, count: int | None = None) -> None:
         self.path = path
-        sizes: list[int] = json.loads(path.with_name(f"{path.name}.json").read_text())
+        sizes: list[int] = json.loads(path.with_name(f"{path.name}.json").read_text())[:count]
         everything = path.read_bytes()
         self.payloads: list[bytes] = []
         start = 0
@@ -82,9 +90,13 @@ class PackedPayloads:
         """Give each payload."""
         return iter(self.payloads)
 
+    def __getitem__(self, number: int) -> bytes:
+        """Give one payload."""
+        return self.payloads[number]
+
     def described(self) -> dict[str, Any]:
-        """Give the file's path."""
-        return {"path": str(self.path)}
+        """Give the file's path and the number of payloads."""
+        return {"path": str(self.path), "count": self.count}
 
 
 def pack(payloads: list[bytes], path: Path) -> PackedPayloads:
@@ -97,7 +109,7 @@ def pack(payloads: list[bytes], path: Path) -> PackedPayloads:
 def payloads_of(described: dict[str, Any]) -> Payloads:
     """Make the payloads that a description names."""
     if "path" in described:
-        return PackedPayloads(Path(described["path"]))
+        return PackedPayloads(Path(described["path"]), described["count"])
     return RandomPayloads(**described)
 
 

@@ -25,7 +25,11 @@ def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def amount(value: float) -> str:
-    """Show a figure with three digits and a suffix: 1,230k, 12.3k, 4.56."""
+    """Show a figure with three digits and a suffix: 1,230k, 12.3M, 4.56."""
+    if value >= 1e10:
+        return f"{value / 1e9:.3g}G"
+    if value >= 1e7:
+        return f"{value / 1e6:,.3g}M" if value < 1e9 else f"{value / 1e6:,.0f}M"
     thousands = value / 1000
     if thousands >= 100:
         return f"{thousands:,.0f}k"
@@ -61,10 +65,15 @@ def figures_table(result: Result) -> str:
 
 
 def ratios_table(result: Result, *, reference: str) -> str:
-    """Give how many times as much `reference` does as each other contender: median and range over the rounds."""
+    """Give how many times as much `reference` does as each other contender: median and range over the rounds.
+
+    Args:
+        result: the figures.
+        reference: the contender above the line; its further ways, named `REFERENCE, WAY`, are not compared with it.
+    """
     lines = []
     for name in contenders_of(result):
-        if name == reference:
+        if name == reference or name.startswith(f"{reference},"):
             continue
         cells = [
             str(ratio(row.figures[reference], row.figures[name]))

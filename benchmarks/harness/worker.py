@@ -90,6 +90,10 @@ class Worker:
             raise WorkerError(f"{self.target} has ended: {self.last_output()}") from None
         return self.receive()
 
+    def rate(self, method: str, **arguments: Any) -> float:
+        """Call a method that returns how much it handled, and give that a second; see `call`."""
+        return self.call(method, **arguments).rate
+
     def receive(self) -> Answer:
         """Wait for an answer."""
         assert self.process.stdout is not None

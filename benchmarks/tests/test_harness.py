@@ -1,23 +1,30 @@
 """The harness's own arithmetic, and its workers and environments with real processes; nothing here is timed."""
 
+import shutil
 import sys
 import time
 from pathlib import Path
 
 import pytest
+import run
 
+import bounds
 from harness.environments import Environment, EnvironmentMissing
+from harness.limit import build_limit, limit_rate
+from harness.paths import README
 from harness.payloads import RandomPayloads, pack, payloads_of, shuffled_order
 from harness.ratios import ratio
 from harness.results import Result, Row, load_result
 from harness.rounds import interleave
 from harness.table import amount, figures_table, markdown, ratios_table, replace_section, troubles, update_section
 from harness.worker import Worker, WorkerError
+from parts.stores import opened, row_of_reads, rows_of_writes
+from peers.registry import LMDB, OURS, RAW, Contender, ours, raw, started
 
 PYTHON = Path(sys.executable)
 
 
-class Contender:
+class Counter:
     """What a worker of these tests runs."""
 
     def __init__(self, start: int) -> None:
@@ -40,8 +47,8 @@ class Contender:
         sys.exit(3)
 
 
-def worker(**options: float) -> Worker:
-    return Worker(PYTHON, "tests.test_harness:Contender", {"start": 40}, **options)
+def worker() -> Worker:
+    return Worker(PYTHON, "tests.test_harness:Counter", {"start": 40})
 
 
 def result(**figures: list[float]) -> Result:
@@ -114,7 +121,7 @@ def test_a_worker_that_ends_is_an_error_with_its_code_and_last_words():
 
 
 def test_a_worker_that_hangs_is_given_up():
-    with worker(patience=20.0) as running:
+    with worker() as running:
         running.patience = 0.5
         with pytest.raises(WorkerError, match="no answer within 0 s|no answer within 1 s"):
             running.call("sleep", seconds=600)
@@ -172,6 +179,9 @@ def test_results_come_back_from_their_file_with_four_digits(tmp_path):
 @pytest.mark.parametrize(
     ("value", "shown"),
     [
+        (25e9, "25G"),
+        (1.5e9, "1,500M"),
+        (23_456_000.0, "23.5M"),
         (1_234_567.0, "1,235k"),
         (123_456.0, "123k"),
         (12_345.0, "12.3k"),
@@ -194,11 +204,74 @@ def test_tables_show_medians_ratios_and_a_dash_for_what_is_not_there():
         "| lmdb | 1k | - |",
     ]
     assert ratios_table(both, reference="ours").splitlines()[2:] == ["| ours / lmdb | 4.00 (2.00 to 6.00) | - |"]
+    both.rows[0].figures["ours, another way"] = [1.0, 1.0, 1.0]
+    assert "another way" in figures_table(both)
+    assert "another way" not in ratios_table(both, reference="ours")
     both.absent["lance"] = "no wheel for this Python"
     assert troubles(both).splitlines() == [
         "- lance did not install: `no wheel for this Python`",
         "- lmdb failed at 1 KiB write: `Traceback OSError: full / 'x'`",
     ]
+
+
+def test_the_section_of_every_part_in_the_readme_is_what_its_stored_figures_give(tmp_path):
+    copy = tmp_path / "README.md"
+    shutil.copy(README, copy)
+    run.render_readme(copy)
+    assert copy.read_text() == README.read_text()
+
+
+def test_every_bound_names_a_row_that_its_part_measures():
+    stored = run.stored()
+    assert set(stored) == set(run.PLANS)
+    found = {bound.line(stored)[3] for bound in bounds.BOUNDS if stored[bound.part].rows}
+    assert found
+    assert "not measured" not in found
+
+
+def test_bounds_that_are_missed_are_shown_as_missed():
+    figures = {OURS: [4.0, 5.0, 3.0], LMDB: [1.0, 1.0, 1.0]}
+    rows = [Row("1 KiB", "shuffled", "samples/s", figures), Row("1 KiB", "ordered", "samples/s", dict(figures))]
+    rows[1].figures[LMDB] = [3.0, 3.0, 3.0]
+    results = {"peers": Result("peers", "a machine", {}, rounds=3, scale=1.0, rows=rows)}
+    shuffled, ordered, absent = (bound.line(results) for bound in bounds.BOUNDS[:3])
+    assert shuffled[3:] == ["4.00 (3.00 to 5.00)", "kept"]
+    assert ordered[3:] == ["1.33 (1.00 to 1.67)", "**missed**"]
+    assert absent[3:] == ["not measured", ""]
+
+
+def test_stores_are_written_read_and_compared_in_workers_of_their_own(tmp_path):
+    payloads = RandomPayloads(100, 400)
+    contenders = [ours(), raw(), Contender("nobody", "peers.nothing:Nobody")]
+    with started(contenders, payloads.described(), tmp_path) as running:
+        assert set(running.workers) == {OURS, RAW}
+        assert "No module named 'peers.nothing'" in running.absent["nobody"]
+        assert running.versions[OURS].startswith("1.")
+        written = rows_of_writes("100 B", running.workers, rounds=2)
+        assert {name: len(rates) for name, rates in written.figures.items()} == {OURS: 2, RAW: 2}
+        wrong = dict.fromkeys(running.workers, sum(payloads.block[:400]))
+        wrong[RAW] += 1
+        failed = opened(running.workers, wrong)
+        assert set(failed) == {RAW}
+        assert "it read other payloads" in failed[RAW]
+        row = row_of_reads("100 B", "shuffled", running.workers, rounds=3)
+        assert len(row.figures[OURS]) == 3
+        assert row.failed == {}
+        assert running.workers[OURS].call("batches").value == 400
+        assert running.workers[OURS].call("alone").value == 400
+
+
+def test_the_loops_in_rust_give_rates_and_refuse_what_they_cannot_read(tmp_path):
+    records = tmp_path / "records"
+    records.write_bytes(bytes(100 * 64))
+    program = build_limit()
+    for way in ("copy", "pread"):
+        for order in ("ordered", "shuffled"):
+            assert limit_rate(program, way, order, records, 64) > 0
+    with pytest.raises(WorkerError, match="the way must be copy or pread, got fly"):
+        limit_rate(program, "fly", "ordered", records, 64)
+    with pytest.raises(WorkerError, match="at least one record"):
+        limit_rate(program, "copy", "ordered", records, 1 << 20)
 
 
 def test_a_row_of_another_width_is_refused():

@@ -1,0 +1,1 @@
+"""One module for each part of the benchmark: `run` measures, `render` gives its section of the README."""
