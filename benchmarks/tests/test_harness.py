@@ -2,7 +2,6 @@
 
 import shutil
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -24,31 +23,8 @@ from peers.registry import LMDB, OURS, RAW, Contender, ours, raw, started
 PYTHON = Path(sys.executable)
 
 
-class Counter:
-    """What a worker of these tests runs."""
-
-    def __init__(self, start: int) -> None:
-        self.total = start
-
-    def add(self, more: int) -> int:
-        print("a library that prints must not disturb the answers")
-        self.total += more
-        return self.total
-
-    def sleep(self, seconds: float) -> int:
-        time.sleep(seconds)
-        return 1
-
-    def fail(self) -> None:
-        raise RuntimeError("this contender cannot do that")
-
-    def leave(self) -> None:
-        print("last words", file=sys.stderr, flush=True)
-        sys.exit(3)
-
-
 def worker() -> Worker:
-    return Worker(PYTHON, "tests.test_harness:Counter", {"start": 40})
+    return Worker(PYTHON, "tests.counter:Counter", {"start": 40})
 
 
 def result(**figures: list[float]) -> Result:
