@@ -8,6 +8,7 @@ from harness.table import markdown
 from parts.cold import DD
 from parts.imports import THEIRS
 from parts.peers import ALONE, BATCHES
+from parts.scale import OPEN, RATE
 from peers.registry import LMDB, OURS, RAW
 
 PART = "bounds"
@@ -56,7 +57,7 @@ class Bound:
         limit = f"at least {self.least:g}" if self.least else f"at most {self.most:g}"
         verdict = "kept" if found is not None and self.least <= found.median <= self.most else "**missed**"
         return [
-            f"{self.subject} {self.operation}",
+            f"{self.subject} {self.operation}".strip(),
             f"{self.ours} / {self.theirs}" if self.theirs else f"{self.ours}, {self.unit[1]}",
             limit,
             "not measured" if found is None else str(found),
@@ -78,6 +79,9 @@ BOUNDS = (
     Bound("cold", "100 KiB", "shuffled", OURS, LMDB, least=3),
     Bound("cold", "1 KiB", "ordered", OURS, DD, least=0.8),
     Bound("cold", "100 KiB", "ordered", OURS, DD, least=0.8),
+    Bound("scale", RATE, "", "10,000,000 samples", "1,000,000 samples", least=0.9),
+    # A tenth is noise.
+    Bound("scale", OPEN, "", "of 100 KiB", "of 1 B", most=1.1),
     Bound("import", "a process", "import", OURS, THEIRS, most=1.5),
 )
 

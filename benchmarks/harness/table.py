@@ -87,8 +87,11 @@ def ratios_table(result: Result, *, reference: str) -> str:
 
 
 def with_version(result: Result, name: str) -> str:
-    """Name a contender with its version, where it has one."""
-    return f"{name} {result.versions[name]}" if name in result.versions else name
+    """Name a contender with its version, where it has one; `NAME, WAY` becomes `NAME VERSION, WAY`."""
+    if name not in result.versions:
+        return name
+    store, comma, way = name.partition(",")
+    return f"{store} {result.versions[name]}{comma}{way}"
 
 
 def troubles(result: Result) -> str:

@@ -22,6 +22,8 @@ SAMPLES = 10_000_000
 STEPS = (1_000_000, 2_000_000, 5_000_000, SAMPLES)
 DRAWS = 1_000_000
 RATE = "draws"
+# What opening costs must not depend on the size of the payloads.
+OPEN = "open, 100,000 samples"
 
 
 @dataclass(frozen=True)
@@ -85,8 +87,9 @@ def run(options: Options) -> Result:
     with worker() as running:
         note("private memory of opening", "bytes", [running.call("keep", name=largest).value])
         note("open", "seconds", running.call("opening", name=largest).value)
-        for name in ("1 B", "100 KiB"):
-            note(f"open, 100,000 samples of {name}", "seconds", running.call("opening", name=name).value)
+        names = ("100 KiB", "1 B")
+        openings = {f"of {name}": running.call("opening", name=name).value for name in names}
+        result.rows.append(Row(OPEN, "", "seconds", openings))
         note("first state of an unedited table", "seconds", running.call("first_state", name=largest).value)
         pickled = running.call("pickled", name=largest).value
         note("a pickled stream of an unedited table", "bytes", [pickled["bytes"]])
@@ -143,11 +146,14 @@ def render(result: Result) -> str:
     """Give the table of bounds, and the rates over the number of samples."""
     lines = []
     for row in result.rows:
+        bound = BOUNDS.get(row.subject, Bound())
         if OURS in row.figures:
-            bound = BOUNDS.get(row.subject, Bound())
             figures = row.figures[OURS]
             verdict = bound.verdict(statistics.median(figures))
             lines.append([row.subject, bound.text, spread(figures, row.unit), verdict])
+        elif row.subject == OPEN:
+            for name, figures in row.figures.items():
+                lines.append([f"{OPEN} {name}", "", spread(figures, row.unit), ""])
     rates = {row.subject: row.figures for row in result.rows if OURS not in row.figures}
     reads, writes = rates[RATE], rates["write, samples of 64 B"]
     first = next(iter(reads))

@@ -181,7 +181,8 @@ def test_tables_show_medians_ratios_and_a_dash_for_what_is_not_there():
     ]
     assert ratios_table(both, reference="ours").splitlines()[2:] == ["| ours / lmdb | 4.00 (2.00 to 6.00) | - |"]
     both.rows[0].figures["ours, another way"] = [1.0, 1.0, 1.0]
-    assert "another way" in figures_table(both)
+    both.versions["ours, another way"] = "1.0.0"
+    assert "ours 1.0.0, another way" in figures_table(both)
     assert "another way" not in ratios_table(both, reference="ours")
     both.absent["lance"] = "no wheel for this Python"
     assert troubles(both).splitlines() == [
