@@ -11,6 +11,7 @@ import shutil
 import tempfile
 import time
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Protocol
 
@@ -56,9 +57,9 @@ PLANS = {
 
 
 def section(result: Result) -> str:
-    """Give a part's section: where and how it was measured, then its tables."""
-    run = f"{result.machine}; {result.rounds} interleaved round{'s' if result.rounds != 1 else ''}."
-    return f"{run}\n\n{PLANS[result.part].part.render(result)}"
+    """Give a part's section: how, when and where it was measured, then its tables."""
+    command = f"nox -s bench -- {result.part} --rounds {result.rounds}"
+    return f"`{command}`, {result.date}: {result.machine}.\n\n{PLANS[result.part].part.render(result)}"
 
 
 def stored() -> dict[str, Result]:
@@ -97,6 +98,7 @@ def main() -> None:
             plan = PLANS[name]
             begun = time.monotonic()
             result = plan.part.run(Options(arguments.rounds or plan.rounds, arguments.scale, folder))
+            result.date = datetime.now(timezone.utc).date().isoformat()
             if arguments.scale == 1:
                 result.save()
                 if name == sizes.PART:

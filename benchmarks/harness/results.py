@@ -40,6 +40,7 @@ class Result:
         rows: what was measured.
         absent: for each contender whose environment could not be made, why.
         notes: sentences about this run that the section shows.
+        date: when it ran, as YYYY-MM-DD; empty if nobody noted it.
     """
 
     part: str
@@ -50,6 +51,7 @@ class Result:
     rows: list[Row]
     absent: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    date: str = ""
 
     def figures(self, subject: str, operation: str, contender: str) -> list[float] | None:
         """Give one contender's figures, or None where it has none."""
