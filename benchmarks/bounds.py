@@ -57,7 +57,7 @@ class Bound:
         limit = f"at least {self.least:g}" if self.least else f"at most {self.most:g}"
         verdict = "kept" if found is not None and self.least <= found.median <= self.most else "**missed**"
         return [
-            f"{self.subject} {self.operation}".strip(),
+            f"{self.part}: {self.subject} {self.operation}".strip(),
             f"{self.ours} / {self.theirs}" if self.theirs else f"{self.ours}, {self.unit[1]}",
             limit,
             "not measured" if found is None else str(found),
