@@ -78,6 +78,10 @@ def test_everything_that_a_stream_delivers_agrees_with_iteration(dataset):
     assert [by_row[row] for row in rows] == identities(expected)
     assert stream.fetch(range(count)) == expected
     assert stream.fetch_records(records) == expected
+    assert stream.fetch_rows(rows) == expected
+    named = stream.identities(0, count)
+    assert [part.dtype for part in named] == [np.uint64, np.uint64]
+    assert list(zip(*(part.tolist() for part in named), strict=True)) == identities(expected)
     assert [stream[position] for position in range(count)] == expected
     for batch in (stream.fetch_batch(range(count)), stream.fetch_records_batch(records.tolist())):
         assert isinstance(batch, pa.RecordBatch)
@@ -210,7 +214,7 @@ def test_draws_at_the_end_of_the_stream_can_be_named(dataset):
 
 def test_draws_past_the_end_of_the_stream_are_refused(dataset):
     stream = dataset.stream()
-    for call in (stream.rows, stream.records, stream.order_digest):
+    for call in (stream.rows, stream.records, stream.identities, stream.order_digest):
         with pytest.raises(drt.ConfigError, match=r"start \+ count must be at most 2\^64"):
             call(LAST, 2)
         with pytest.raises(drt.ConfigError, match=r"start must be in \[0, 2\*\*64\)"):
@@ -229,7 +233,7 @@ def test_draws_past_the_end_of_the_stream_are_refused(dataset):
 @pytest.mark.parametrize("number", [-1, 1.0, "1", None, True])
 def test_a_start_or_count_that_is_no_natural_number_is_refused(open_caches, paths, number):
     stream = open_caches(*paths).stream()
-    for call in (stream.rows, stream.records, stream.order_digest):
+    for call in (stream.rows, stream.records, stream.identities, stream.order_digest):
         with pytest.raises(drt.ConfigError, match="start must be"):
             call(number, 1)
         with pytest.raises(drt.ConfigError, match="count must be"):
@@ -242,7 +246,7 @@ def test_a_count_that_no_memory_holds_is_an_error_and_no_abort(paths):
         "dataset = drt.DatasetRuntime(num_workers=1).cached_dataset(sys.argv[1:], reader_config=drt.ReaderConfig())\n"
         "stream = dataset.stream()\n"
         "for count in (2**40, 2**60, 2**63):\n"
-        "    for call in (stream.rows, stream.records):\n"
+        "    for call in (stream.rows, stream.records, stream.identities):\n"
         "        try:\n"
         "            call(0, count)\n"
         "        except (drt.ConfigError, MemoryError) as error:\n"
@@ -253,7 +257,7 @@ def test_a_count_that_no_memory_holds_is_an_error_and_no_abort(paths):
     command = ["bash", "-c", 'ulimit -v 8000000; exec "$@"', "-", sys.executable, "-c", program, *map(str, paths)]
     run = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert run.returncode == 0, run.stderr
-    assert len(run.stdout.splitlines()) == 6
+    assert len(run.stdout.splitlines()) == 9
 
 
 @pytest.mark.parametrize("numbers", [[0.5], ["0"], [None], [True], [-1]])
@@ -265,6 +269,8 @@ def test_positions_and_records_that_are_no_natural_numbers_are_refused(open_cach
     for call in (stream.fetch_records, stream.fetch_records_batch):
         with pytest.raises(drt.ConfigError, match="records must be"):
             call(numbers)
+    with pytest.raises(drt.ConfigError, match="rows must be"):
+        stream.fetch_rows(numbers)
 
 
 @pytest.mark.parametrize("record", [41, 10**6, LAST])
@@ -273,6 +279,14 @@ def test_a_record_that_is_not_there_is_refused_by_its_number(open_caches, paths,
     for call in (stream.fetch_records, stream.fetch_records_batch):
         with pytest.raises(drt.ConfigError, match=str(record)):
             call([0, record, 1])
+
+
+@pytest.mark.parametrize("row", [3, 41, LAST])
+def test_a_row_that_is_not_there_is_refused_by_its_number(open_caches, paths, row):
+    dataset = open_caches(*paths)
+    dataset.update_metadata(dataset.get_metadata().head(3))
+    with pytest.raises(drt.ConfigError, match=str(row)):
+        dataset.stream().fetch_rows([0, row])
 
 
 def test_numbers_may_be_of_any_integer_type(open_caches, paths):

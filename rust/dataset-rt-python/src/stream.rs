@@ -193,6 +193,34 @@ impl Stream {
         self.fetcher().batch(py, &records)
     }
 
+    /// Samples of population rows.
+    fn fetch_rows(&self, py: Python<'_>, rows: Vec<u64>) -> PyResult<Vec<CachedSample>> {
+        let records: PyResult<Vec<u64>> =
+            rows.into_iter().map(|row| self.population.record(row).map_err(exception)).collect();
+        self.fetcher().samples(py, &records?)
+    }
+
+    /// `cache_id` and `sample_id` of the draws `start`, `start + 1`, …: 64-bit little-endian integers each.
+    fn identities<'py>(
+        &self,
+        py: Python<'py>,
+        start: u64,
+        count: u64,
+    ) -> PyResult<(Bound<'py, PyByteArray>, Bound<'py, PyByteArray>)> {
+        let (cache_ids, sample_ids) = py.detach(|| {
+            let mut cache_ids = self.drawn(start, count)?;
+            let mut sample_ids = Vec::new();
+            resize(&mut sample_ids, count).map_err(exception)?;
+            for (row, sample_id) in cache_ids.iter_mut().zip(&mut sample_ids) {
+                let record = self.population.record(*row).map_err(exception)?;
+                let (cache, _, sample) = self.population.caches().locate(record).map_err(exception)?;
+                (*row, *sample_id) = (cache.cache_id().0, sample.0);
+            }
+            Ok::<_, PyErr>((cache_ids, sample_ids))
+        })?;
+        Ok((packed(py, &cache_ids)?, packed(py, &sample_ids)?))
+    }
+
     /// The population in its own numbering.
     fn table(&self, py: Python<'_>) -> PyResult<PyTable> {
         let batches = py.detach(|| population_table(&self.population)).map_err(exception)?;

@@ -205,6 +205,36 @@ class SampleStream:
         """
         return self._core.fetch_records_batch(unsigned_list(records, "records"))
 
+    def fetch_rows(self, rows: Iterable[SupportsIndex]) -> list[CachedSample]:
+        """Read samples by population rows, in the order given, in the calling thread.
+
+        Args:
+            rows: Numbers as `rows` gives them and as `table` shows them, each in
+                [0, num_rows); one may come twice.
+
+        Raises:
+            ConfigError: If a row is no integer, or there is no such row.
+            CacheCorruptError: As in `fetch`.
+            CacheIOError: As in `fetch`.
+        """
+        return self._core.fetch_rows(unsigned_list(rows, "rows"))
+
+    def identities(self, start: int, count: int) -> tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]:
+        """`cache_id` and `sample_id` of the draws `start`, `start + 1`, …; reads no payload.
+
+        Args:
+            start: First draw, in [0, 2**64).
+            count: How many draws, in [0, 2**64 - start]. The result takes 16 bytes a draw.
+
+        Returns:
+            Two uint64 arrays of `count` numbers.
+
+        Raises:
+            ConfigError: As in `rows`.
+        """
+        cache_ids, sample_ids = self._core.identities(unsigned(start, "start"), unsigned(count, "count"))
+        return np.frombuffer(cache_ids, dtype="<u8"), np.frombuffer(sample_ids, dtype="<u8")
+
     # The stream has no end: without this, Python would iterate it by __getitem__, one read a sample.
     __iter__ = None
 
