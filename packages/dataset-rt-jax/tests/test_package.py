@@ -1,4 +1,4 @@
-"""What the installed package promises while it holds no functions."""
+"""What the installed package promises beside its functions."""
 
 import importlib.metadata
 import json
@@ -47,14 +47,17 @@ def test_the_licence_and_the_marker_of_types_are_installed() -> None:
     assert files["py.typed"].locate().is_file()
 
 
-def test_the_readme_and_the_module_say_that_no_functions_are_here_yet() -> None:
-    readme = importlib.metadata.metadata(NAME)["Description"]
-    assert "does not hold the adapter's functions yet" in readme
-    assert "holds no functions yet" in (dataset_rt_jax.__doc__ or "")
-    assert [name for name in vars(dataset_rt_jax) if not name.startswith("_")] == []
+def test_it_is_found_among_the_adapters() -> None:
+    (entry,) = importlib.metadata.entry_points(group="dataset_rt.adapters", name="jax")
+    assert entry.load() is dataset_rt_jax
 
 
-def test_importing_it_imports_no_other_framework() -> None:
-    program = "import json, sys, dataset_rt_jax; print(json.dumps([name.partition('.')[0] for name in sys.modules]))"
+def test_importing_it_imports_no_other_framework_and_starts_no_backend() -> None:
+    program = (
+        "import json, sys, dataset_rt_jax; from jax._src import xla_bridge;"
+        "print(json.dumps([[name.partition('.')[0] for name in sys.modules], xla_bridge.backends_are_initialized()]))"
+    )
     done = subprocess.run([sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, check=True)
-    assert not set(json.loads(done.stdout)) & (FRAMEWORKS - OWN_FRAMEWORKS)
+    modules, has_backends = json.loads(done.stdout)
+    assert not set(modules) & (FRAMEWORKS - OWN_FRAMEWORKS)
+    assert not has_backends

@@ -1,0 +1,152 @@
+"""From samples and record batches to what the user trains on."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+import dataset_rt as drt
+from dataset_rt import CachedSample, ConfigError
+
+__all__ = ["Decode", "DecodeBatch", "Decoder", "stack"]
+
+Decode = Callable[[CachedSample], Any]
+DecodeBatch = Callable[[pa.RecordBatch], Any]
+
+
+@dataclass(frozen=True)
+class Decoder:
+    """What becomes of samples: `decode` sees one, `decode_batch` a whole record batch, at most one of them is given.
+
+    It holds no state of its own, so it is as picklable and as safe in threads as the two functions are.
+
+    Raises:
+        ConfigError: If both are given, or what is given cannot be called.
+    """
+
+    decode: Decode | None = None
+    decode_batch: DecodeBatch | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("decode", "decode_batch"):
+            function = getattr(self, name)
+            if function is not None and not callable(function):
+                raise ConfigError(f"{name} must be a function, got {function!r}")
+        if self.decode is not None and self.decode_batch is not None:
+            raise ConfigError("decode and decode_batch must not both be given: one sees a sample, the other a batch")
+
+    @property
+    def gives_new_arrays(self) -> bool:
+        """Whether every result surely has memory of its own; a user's `decode_batch` may refill one buffer."""
+        return self.decode_batch is None or isinstance(self.decode_batch, drt.ArrayDecoder)
+
+    def sample(self, sample: CachedSample) -> Any:
+        """Decode one sample.
+
+        Raises:
+            ConfigError: If `decode` gave None.
+        """
+        return sample if self.decode is None else _checked(self.decode(sample), "decode")
+
+    def batch(self, stream: drt.SampleStream, positions: Sequence[int] | npt.NDArray[np.uint64]) -> Any:
+        """Read the draws of a batch in one call and decode them.
+
+        Returns:
+            What `decode_batch` gives; else what `decode` gives, stacked leaf by leaf; without either a list of
+            `CachedSample`.
+
+        Raises:
+            ConfigError: If a function gave None, or what `decode` gave cannot be stacked.
+        """
+        if self.decode_batch is not None:
+            return _checked(self.decode_batch(stream.fetch_batch(positions)), "decode_batch")
+        samples = stream.fetch(positions)
+        if self.decode is None:
+            return samples
+        return stack([self.sample(sample) for sample in samples])
+
+    def window(self, window: drt.Window) -> DecodedWindow:
+        """Decode the batches of a window one after another; the core's threads read ahead of what is asked for."""
+        return DecodedWindow(self, window)
+
+    def _batches(self, window: drt.Window) -> Iterator[Any]:
+        if self.decode_batch is not None:
+            for batch in window.iter_batches():
+                yield _checked(self.decode_batch(batch), "decode_batch")
+            return
+        samples = window.iter_samples()
+        for _ in range(window.num_batches):
+            chosen = [self.sample(sample) for sample in itertools.islice(samples, window.batch_size)]
+            yield chosen if self.decode is None else stack(chosen)
+
+
+class DecodedWindow(Iterator[Any]):
+    """What `Decoder.window` gives. Once a batch has failed it fails for ever: what follows would be in its place."""
+
+    def __init__(self, decoder: Decoder, window: drt.Window) -> None:
+        self._batches = decoder._batches(window)
+        self._failure: Exception | None = None
+
+    def __next__(self) -> Any:
+        """Give the next batch.
+
+        Raises:
+            StopIteration: Behind the last one.
+            ConfigError: As `Decoder.batch` does.
+            CacheCorruptError: If bytes are not those that were published.
+            CacheIOError: If a file cannot be read.
+        """
+        if self._failure is not None:
+            raise self._failure
+        try:
+            return next(self._batches)
+        except StopIteration:
+            raise
+        except Exception as error:
+            self._failure = error
+            raise
+
+
+def stack(elements: Sequence[Any]) -> Any:
+    """Put elements of one structure together, each leaf along a new first axis.
+
+    Arrays and numbers become NumPy arrays. Integers stay exact: those beyond int64, as `cache_id` may be, make uint64.
+    Text and bytes become arrays of objects, because NumPy's own byte strings lose NULs at their end.
+
+    Raises:
+        ConfigError: If structures or shapes differ, or integers need more than 64 bits.
+    """
+    try:
+        return jax.tree.map(_stack_leaves, *elements)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(
+            f"decode must give elements of one structure and shape for a batch of {len(elements)}: {error}"
+        ) from error
+
+
+def _stack_leaves(*leaves: Any) -> npt.NDArray[Any]:
+    first = leaves[0]
+    if isinstance(first, (str, bytes)):
+        texts = np.empty(len(leaves), dtype=object)
+        texts[:] = leaves
+        return texts
+    if all(isinstance(leaf, int) and not isinstance(leaf, bool) for leaf in leaves):
+        # Of integers below and above 2^63 NumPy would make floats, and ids would lose their last digits.
+        return np.array(leaves, dtype=np.int64 if max(leaves) < 2**63 else np.uint64)
+    return np.stack([np.asarray(leaf) for leaf in leaves])
+
+
+def _checked(decoded: Any, name: str) -> Any:
+    if decoded is None:
+        raise ConfigError(
+            f"{name} must not return None: Grain leaves such elements out, and the order would have holes; "
+            "remove rows by update_metadata instead"
+        )
+    return decoded
