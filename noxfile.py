@@ -49,7 +49,7 @@ TEST_TOOLS = ("pytest>=8", "hypothesis>=6.100", "blake3>=1.0.8")
 # What an adapter's tests and examples import beside the adapter, its framework and pytest.
 ADAPTER_TOOLS = {
     "torch": ("packaging",),
-    "jax": ("packaging",),
+    "jax": ("packaging", "optax", "orbax-checkpoint", "scikit-learn"),
     "tf": ("packaging",),
     "hf": ("packaging",),
 }
@@ -61,17 +61,21 @@ WITHOUT_SYSTEM_TESTS = tuple(f"--ignore={path}" for path in SYSTEM_TESTS)
 GRIDS = ("resume", "ranks", "table", "publication", "reading", "metadata")
 
 # The scripts in examples/ that need an adapter; each runs twice in one fresh folder.
-ADAPTER_EXAMPLES: dict[str, tuple[str, ...]] = {"torch": (), "jax": (), "tf": (), "hf": ()}
+ADAPTER_EXAMPLES: dict[str, tuple[str, ...]] = {"torch": (), "jax": ("jax_digits.py",), "tf": (), "hf": ()}
 
 # What builds the pages, and what their programs import beside the packages.
 DOCS_TOOLS = (
     *("mkdocs-material>=9.6", "mkdocstrings[python]>=0.30", "ruff~=0.17.5", "pytest>=8", "joblib>=1.4", "scikit-learn"),
+    # The adapters' tutorials.
+    "orbax-checkpoint",
 )
 
 # One a part of the format, as rust/fuzz/ has them.
 FUZZ_TARGETS = ("manifest", "index", "metadata", "record")
 # What the benchmarks' harness itself imports; every contender has an environment of its own.
 BENCH_TOOLS = ("matplotlib>=3.9", "scikit-learn", "pillow", "uv")
+# The adapters whose loaders are measured beside others.
+LOADER_BENCHMARKS = ("torch", "jax", "tf", "hf")
 
 # What happened, for the summary at the end.
 pythons_that_ran: dict[str, str] = {}
@@ -237,6 +241,7 @@ def types(session: nox.Session) -> None:
     for script in (
         "noxfile.py",
         "examples/quickstart.py",
+        "examples/jax_digits.py",
         "conformance/pin_streams.py",
         "testdata/format/make_v1.py",
     ):
@@ -416,6 +421,14 @@ def bench(session: nox.Session) -> None:
     """Measure beside others and write benchmarks/README.md; arguments after `--` are parts and options of run.py."""
     session.install(*BENCH_TOOLS)
     session.run("python", "benchmarks/run.py", *session.posargs)
+
+
+@nox.session(requires=["build"])
+@nox.parametrize("adapter", LOADER_BENCHMARKS)
+def loaders(session: nox.Session, adapter: str) -> None:
+    """Measure an adapter's loaders beside those of others, and put the tables into benchmarks/README.md."""
+    session.install("uv")
+    session.run("python", f"benchmarks/{adapter}_loaders.py", *session.posargs)
 
 
 def cargo_tool(session: nox.Session, name: str) -> dict[str, str | None]:

@@ -13,7 +13,7 @@ import dataset_rt_jax
 NAME = "dataset-rt-jax"
 FRAMEWORKS = {"datasets", "grain", "jax", "keras", "tensorflow", "torch"}
 OWN_FRAMEWORKS = {"grain", "jax"}
-LOWEST_FRAMEWORK_VERSIONS = {"grain": "0.2.12", "jax": "0.4.34"}
+LOWEST_FRAMEWORK_VERSIONS = {"grain": "0.2.13", "jax": "0.4.34"}
 
 
 def requirements() -> dict[str, Requirement]:
@@ -45,11 +45,6 @@ def test_the_licence_and_the_marker_of_types_are_installed() -> None:
     files = {path.name: path for path in importlib.metadata.files(NAME) or []}
     assert "Apache License" in files["LICENSE"].read_text()
     assert files["py.typed"].locate().is_file()
-
-
-def test_it_is_found_among_the_adapters() -> None:
-    (entry,) = importlib.metadata.entry_points(group="dataset_rt.adapters", name="jax")
-    assert entry.load() is dataset_rt_jax
 
 
 def test_importing_it_imports_no_other_framework_and_starts_no_backend() -> None:

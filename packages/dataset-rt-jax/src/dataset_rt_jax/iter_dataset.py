@@ -104,6 +104,7 @@ class StreamDatasetIterator(grain.DatasetIterator):  # type: ignore[misc]
         decoder: Decoder,
     ) -> None:
         super().__init__()
+        self._is_closed = False
         self._cursor = cursor
         self._make_ticket = ticket
         self._epochs = epochs
@@ -121,12 +122,14 @@ class StreamDatasetIterator(grain.DatasetIterator):  # type: ignore[misc]
 
         Raises:
             StopIteration: Behind the last window.
+            ValueError: If it was closed.
             CacheCorruptError: If bytes are not those that were published.
             CacheIOError: If a file cannot be read.
             ConfigError: If a window would exceed the end of the stream, none of endlessly many windows has a batch for
                 this rank, or a function to decode gave None.
         """
-        self._assert_not_closed()
+        if self._is_closed:
+            raise ValueError("the iterator is closed; make another one")
         while True:
             window = self._window or self._begin()
             if self._taken < window.num_batches:
@@ -167,9 +170,9 @@ class StreamDatasetIterator(grain.DatasetIterator):  # type: ignore[misc]
         return (self._ticket or self._make_ticket()).state_dict()
 
     def close(self) -> None:
-        """Stop reading ahead."""
-        self._batches = iter(())
-        super().close()
+        """Stop reading ahead, and give no more."""
+        # Grain closes what it collects, which may be an iterator that was never made whole.
+        self._is_closed, self._batches = True, iter(())
 
     def _begin(self) -> drt.Window:
         if self._epochs is not None and self._epoch >= self._epochs:
