@@ -407,6 +407,8 @@ def grid(session: nox.Session) -> None:
     # Pytest's last line is the result: how many combinations ran.
     tests_of_grids = [f"packages/dataset-rt/tests/test_{name}.py" for name in GRIDS]
     run_pytest(session, *tests_of_grids, *session.posargs)
+    session.install(*adapter_wheels("jax"), *ADAPTER_TOOLS["jax"])
+    run_pytest(session, "packages/dataset-rt-jax/tests/test_orders.py", *session.posargs, name="grid-jax")
 
 
 @nox.session(requires=["build"])

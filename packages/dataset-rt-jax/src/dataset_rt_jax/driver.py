@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import grain
-from dataset_rt.testing.core_driver import delivery
-from dataset_rt.testing.driver import Delivery
 
 import dataset_rt as drt
+from dataset_rt.testing.core_driver import delivery
+from dataset_rt.testing.driver import Delivery
 from dataset_rt_jax.iter_dataset import StreamIterDataset
 from dataset_rt_jax.states import from_grain
 
@@ -17,7 +17,7 @@ __all__ = ["GrainDriver", "GrainLoader"]
 
 
 class GrainLoader:
-    """`StreamIterDataset`, epoch after epoch, its batches prefetched by one of Grain's threads if workers are asked for."""
+    """`StreamIterDataset`, epoch after epoch; one of Grain's threads prefetches batches if workers are asked for."""
 
     def __init__(self, dataset: drt.CachedDataset, batches: grain.IterDataset, num_workers: int) -> None:
         self._dataset = dataset
@@ -51,7 +51,7 @@ class GrainLoader:
 
 
 class GrainDriver:
-    """Drives Grain. Its workers are batches that one thread prefetches: worker processes need an index, not a position."""
+    """Drives Grain. Its workers are batches that a thread prefetches: processes need an index and no position."""
 
     name = "jax"
     capabilities = frozenset({"workers", "state", "table", "errors"})
