@@ -51,14 +51,15 @@ def test_map_datasets_go_on_from_every_step_as_grain_tests_it(open_dataset, deco
 
 
 @pytest.mark.parametrize("epochs", [1, 3])
-@pytest.mark.parametrize(("batch_size", "drop_last"), [(1, False), (4, False), (4, True), (7, True), (30, False)])
-@pytest.mark.parametrize("over", ["dataset", "stream", "view"])
+@pytest.mark.parametrize(("batch_size", "drop_last"), [(1, False), (4, False), (4, True), (6, True), (30, False)])
+@pytest.mark.parametrize("over", ["dataset", "stream", "view", "uneven"])
 def test_iter_datasets_go_on_from_every_step_as_grain_tests_it(
     open_dataset, decode_batch, epochs, batch_size, drop_last, over
 ):
     dataset = open_dataset(20)
-    source = {"dataset": dataset, "stream": dataset.stream(), "view": dataset.shard(1, 2)}[over]
-    options = {} if over == "view" else {"rank": 1, "world_size": 2}
+    views = {"view": dataset.shard(1, 2), "uneven": dataset.shard(2, 3, remainder="uneven")}
+    source = {"dataset": dataset, "stream": dataset.stream(), **views}[over]
+    options = {} if over in views else {"rank": 1, "world_size": 2}
     made = StreamIterDataset(
         source, batch_size, epochs=epochs, drop_last=drop_last, decode_batch=decode_batch, **options
     )
@@ -173,6 +174,24 @@ def test_all_say_at_every_step_what_the_cores_own_iterator_says(open_dataset, re
                 assert sampler.state_dict(draws) == expected
             assert at_index == expected
         assert next(batches, None) is None
+
+
+def test_a_rank_that_is_done_before_the_others_says_what_the_core_says(open_dataset):
+    world = {"rank": 2, "world_size": 3, "remainder": "uneven"}
+    iterated = iter(StreamIterDataset(open_dataset(20), 2, epochs=2, **world))
+    view = open_dataset(20).shard(2, 3, remainder="uneven")
+    positions = []
+    for _ in range(2):
+        batches = view.iter_batches(2)
+        for _ in range(3):
+            next(batches), next(iterated)
+            assert iterated.state_dict() == batches.state_dict()
+            positions.append(batches.state_dict()["position"])
+        assert next(batches, None) is None
+    # Six of twenty draws are this rank's; the last two of a window are still to come on the first two ranks.
+    assert positions == [6, 12, 18, 26, 32, 38]
+    assert next(iterated, None) is None
+    assert iterated.state_dict()["position"] == 40
 
 
 @pytest.mark.parametrize("remainder", ["extend", "drop", "uneven"])

@@ -132,17 +132,18 @@ class StreamDatasetIterator(grain.DatasetIterator):  # type: ignore[misc]
             raise ValueError("the iterator is closed; make another one")
         while True:
             window = self._window or self._begin()
-            if self._taken < window.num_batches:
-                batch = next(self._batches)
-                self._taken += 1
-                window.advance()
-            else:
-                batch = None
             if self._taken == window.num_batches:
-                # At once, not at the next call: a state that is saved here must not deliver the window again.
-                self._end(window)
-            if batch is not None:
-                return batch
+                window.finish()
+                self._end()
+                continue
+            batch = next(self._batches)
+            self._taken += 1
+            window.advance()
+            if self._taken == window.num_batches and window.state_dict()["window"] is None:
+                # Counted now and not at the next call: a state that is saved here is one behind the window. Only under
+                # remainder="uneven" another rank may have more to come.
+                self._end()
+            return batch
 
     def get_state(self) -> dict[str, Any]:
         """The state of the stream and the number of windows behind, of one shape at every step, as JSON holds it."""
@@ -187,7 +188,6 @@ class StreamDatasetIterator(grain.DatasetIterator):  # type: ignore[misc]
         self._batches = self._decoder.window(window)
         return window
 
-    def _end(self, window: drt.Window) -> None:
-        window.finish()
+    def _end(self) -> None:
         self._epoch += 1
         self._window, self._batches = None, iter(())

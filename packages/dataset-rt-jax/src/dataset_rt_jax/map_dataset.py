@@ -108,6 +108,8 @@ class StreamMapDataset(grain.MapDataset):  # type: ignore[misc]
     def state_dict(self, consumed: SupportsIndex) -> dict[str, Any]:
         """The state of the stream once this many elements were consumed, for every adapter at any world size.
 
+        Under `remainder="uneven"` ask a rank that is not done: rank 0.
+
         Args:
             consumed: Elements of this dataset since `start`, through all windows: of an iterator over it that is
                 `grain.experimental.get_next_index(iterator)`. All ranks are taken to be as far.

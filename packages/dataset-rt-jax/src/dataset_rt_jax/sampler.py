@@ -79,6 +79,8 @@ class PositionSampler:
     def state_dict(self, consumed: SupportsIndex) -> dict[str, Any]:
         """Give the state of the stream once this rank has consumed so many draws, for every adapter at any world size.
 
+        Under `remainder="uneven"` ask a rank that is not done: rank 0.
+
         Args:
             consumed: Draws since `start`, through all epochs. Behind several workers that batch, the loader delivers
                 their batches in turns, and a prefix of its batches is a prefix of the draws only after whole turns.
