@@ -125,22 +125,26 @@ def stack(elements: Sequence[Any]) -> Any:
     """
     try:
         return jax.tree.map(_stack_leaves, *elements)
-    except (TypeError, ValueError) as error:
+    except (OverflowError, TypeError, ValueError) as error:
         raise ConfigError(
             f"decode must give elements of one structure and shape for a batch of {len(elements)}: {error}"
         ) from error
 
 
 def _stack_leaves(*leaves: Any) -> npt.NDArray[Any]:
-    first = leaves[0]
-    if isinstance(first, (str, bytes)):
+    if all(isinstance(leaf, (str, bytes)) for leaf in leaves):
         texts = np.empty(len(leaves), dtype=object)
         texts[:] = leaves
         return texts
     if all(isinstance(leaf, int) and not isinstance(leaf, bool) for leaf in leaves):
         # Of integers below and above 2^63 NumPy would make floats, and ids would lose their last digits.
         return np.array(leaves, dtype=np.int64 if max(leaves) < 2**63 else np.uint64)
-    return np.stack([np.asarray(leaf) for leaf in leaves])
+    arrays = [np.asarray(leaf) for leaf in leaves]
+    for leaf, array in zip(leaves, arrays, strict=True):
+        # JAX takes whatever stands where the first element has a leaf: None, or a dict.
+        if array.dtype.hasobject or isinstance(leaf, (str, bytes)):
+            raise TypeError(f"numbers, arrays, text or bytes expected beside {leaves[0]!r}, got {leaf!r}")
+    return np.stack(arrays)
 
 
 def _checked(decoded: Any, name: str) -> Any:
