@@ -1,4 +1,4 @@
-"""What the installed package promises while it holds no functions."""
+"""What the installed package promises."""
 
 import importlib.metadata
 import json
@@ -47,11 +47,15 @@ def test_the_licence_and_the_marker_of_types_are_installed() -> None:
     assert files["py.typed"].locate().is_file()
 
 
-def test_the_readme_and_the_module_say_that_no_functions_are_here_yet() -> None:
-    readme = importlib.metadata.metadata(NAME)["Description"]
-    assert "does not hold the adapter's functions yet" in readme
-    assert "holds no functions yet" in (dataset_rt_torch.__doc__ or "")
-    assert [name for name in vars(dataset_rt_torch) if not name.startswith("_")] == []
+def test_it_registers_as_an_adapter() -> None:
+    (entry,) = importlib.metadata.entry_points(group="dataset_rt.adapters", name="torch")
+    assert entry.load() is dataset_rt_torch
+
+
+def test_every_public_name_is_there_and_documented() -> None:
+    for name in dataset_rt_torch.__all__:
+        assert getattr(dataset_rt_torch, name).__doc__
+        assert name in (importlib.metadata.metadata(NAME)["Description"])
 
 
 def test_importing_it_imports_no_other_framework() -> None:
