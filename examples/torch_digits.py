@@ -1,7 +1,8 @@
 """Train a small network on digit images whose classes are balanced by weight; stop it, start it again, lose nothing.
 
 The images are those that ship with scikit-learn, the digits 5 to 9 made rare. The first run stops in the middle of an
-epoch, as a run does whose machine is taken away. The second one finds cache and checkpoint and finishes. Under torchrun every process takes its share: `torchrun --nproc-per-node 2 examples/torch_digits.py`.
+epoch, as a run does whose machine is taken away. The second one finds cache and checkpoint and finishes. Under torchrun
+every process takes its share: `torchrun --nproc-per-node 2 examples/torch_digits.py`.
 
     python examples/torch_digits.py [FOLDER]    # FOLDER holds cache and checkpoint, ./digits-cache if left out
 """

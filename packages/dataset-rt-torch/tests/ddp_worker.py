@@ -44,7 +44,7 @@ def train(cache: str, folder: str, killed_at: str) -> None:
         opened(cache), BATCH, num_workers=1, decode_batch=drt.array_decoder("u1", 64, metadata=("label",))
     )
     model = DistributedDataParallel(nn.Sequential(nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 10)))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     checkpoint, step, steps = Path(folder, "checkpoint.pt"), 0, 2 * len(loader)
     if checkpoint.exists():
         saved = torch.load(checkpoint)

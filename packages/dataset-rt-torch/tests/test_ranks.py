@@ -34,9 +34,9 @@ def run_ranks(size, *arguments, launcher="torchrun", folder):
     for rank in range(size):
         environment = {name: value for name, value in os.environ.items() if name not in ("RANK", "LOCAL_RANK")}
         environment |= common | {"OMP_NUM_THREADS": "1"} | {name: str(rank) for name in names}
-        said = (folder / f"said-{rank}").open("w")
         command = [sys.executable, "-W", "error", str(WORKER), *map(str, arguments)]
-        ranks.append(subprocess.Popen(command, env=environment, stdout=said, stderr=said, start_new_session=True))
+        with (folder / f"said-{rank}").open("w") as said:
+            ranks.append(subprocess.Popen(command, env=environment, stdout=said, stderr=said, start_new_session=True))
     try:
         codes = []
         for rank in ranks:

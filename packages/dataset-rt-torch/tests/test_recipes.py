@@ -19,9 +19,9 @@ def start(folder, *arguments, **variables):
     """Start a process of its own group; what it says is in `folder`."""
     environment = {name: value for name, value in os.environ.items() if name not in RANK_VARIABLES}
     environment |= {"OMP_NUM_THREADS": "1", "PL_DISABLE_FORK": "1"} | variables
-    said = (folder / f"said-{variables.get('RANK', 0)}").open("w")
     command = [sys.executable, str(WORKER), *map(str, arguments)]
-    return subprocess.Popen(command, env=environment, stdout=said, stderr=said, start_new_session=True)
+    with (folder / f"said-{variables.get('RANK', 0)}").open("w") as said:
+        return subprocess.Popen(command, env=environment, stdout=said, stderr=said, start_new_session=True)
 
 
 def finish(folder, processes):
