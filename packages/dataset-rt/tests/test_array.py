@@ -68,6 +68,25 @@ def test_every_array_is_fresh_writable_and_owns_its_memory():
     assert batch.column("sample_id").to_pylist() == [100, 101, 102, 103]
 
 
+def test_views_copy_no_payload_cannot_be_written_and_keep_their_batch_alive():
+    values = arrays(4)
+    batch = batch_of(payloads_of(values), label=pa.array([1, 2, 3, 4]))
+    decode = drt.array_decoder("<f4", (2, 3), metadata=["label"])
+    memory = np.frombuffer(batch.column("data").buffers()[2], np.uint8)
+    for start, length in ((0, 4), (1, 2), (4, 0)):
+        viewed = decode.views(batch.slice(start, length))
+        assert list(viewed) == ["data", "label", "cache_id", "sample_id"]
+        assert not viewed["data"].flags.writeable
+        assert np.shares_memory(viewed["data"], memory) == (length > 0)
+        np.testing.assert_array_equal(viewed["data"], values[start : start + length])
+    kept = decode.views(batch)["data"]
+    del batch, memory
+    np.testing.assert_array_equal(kept, values)
+    assert decode.views(batch_of(payloads_of(values), label=pa.array([1, 2, 3, 4])))["label"].flags.writeable
+    with pytest.raises(drt.MetadataError, match="a payload of 8 bytes expected"):
+        drt.array_decoder("<f4", (2,)).views(batch_of(payloads_of(values)))
+
+
 @pytest.mark.parametrize(("start", "length"), [(0, 3), (2, 5), (7, 3), (9, 1), (4, 0)])
 def test_sliced_batches_are_decoded_from_their_own_offsets(start, length):
     values = arrays(10)

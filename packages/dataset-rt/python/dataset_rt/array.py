@@ -61,6 +61,23 @@ class ArrayDecoder:
                 its NumPy type has no value.
             ConfigError: If the batch has no such column.
         """
+        decoded = self.views(batch)
+        return {name: np.array(values) if name == "data" else values for name, values in decoded.items()}
+
+    def views(self, batch: pa.RecordBatch) -> dict[str, npt.NDArray[Any]]:
+        """Decode one batch without copying its payloads.
+
+        Args:
+            batch: As in a call.
+
+        Returns:
+            As a call, except that `data` is a read-only view of the batch's memory, which
+            it keeps alive. For a framework that copies what it is given.
+
+        Raises:
+            MetadataError: As in a call.
+            ConfigError: As in a call.
+        """
         identities = {
             name: np.array(_column(batch, name).to_numpy(zero_copy_only=False), dtype=np.uint64)
             for name in ("cache_id", "sample_id")
@@ -73,7 +90,6 @@ class ArrayDecoder:
     def _payloads(self, batch: pa.RecordBatch, identities: dict[str, npt.NDArray[Any]]) -> npt.NDArray[Any]:
         column = _column(batch, "data")
         rows = len(column)
-        payloads = np.empty((rows, *self.shape), dtype=self.dtype)
         if str(column.type) != "large_binary":
             raise ConfigError(f"column 'data' must be large_binary, got {column.type}")
         if column.null_count:
@@ -82,7 +98,7 @@ class ArrayDecoder:
                 f"{_place(identities, row)}: a payload expected, found null; the batch did not come from a dataset"
             )
         if rows == 0:
-            return payloads
+            return self._read_only(np.empty((0, *self.shape), dtype=self.dtype))
 
         _, offsets_buffer, values = column.buffers()
         # A sliced column shares its parent's buffers and begins at `offset`.
@@ -96,11 +112,15 @@ class ArrayDecoder:
                 f"(shape {self.shape} of {self.dtype}), found {int(sizes[row])} bytes; "
                 "array_decoder is for payloads that are raw arrays of one shape"
             )
-        if payloads.nbytes:
-            first, last = int(offsets[0]), int(offsets[-1])
-            stored = np.frombuffer(values, dtype=np.uint8, count=last - first, offset=first)
-            payloads.reshape(-1).view(np.uint8)[:] = stored
-        return payloads
+        if self.payload_bytes == 0:
+            return self._read_only(np.empty((rows, *self.shape), dtype=self.dtype))
+        whole = np.ndarray((rows, *self.shape), self.dtype, buffer=values, offset=int(offsets[0]))
+        return self._read_only(whole)
+
+    @staticmethod
+    def _read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        array.flags.writeable = False
+        return array
 
 
 def array_decoder(
