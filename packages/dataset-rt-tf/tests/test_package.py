@@ -1,10 +1,11 @@
-"""What the installed package promises while it holds no functions."""
+"""What the installed package promises beside its functions."""
 
 import importlib.metadata
 import json
 import subprocess
 import sys
 
+import pytest
 from packaging.requirements import Requirement
 from packaging.version import Version
 
@@ -19,6 +20,13 @@ LOWEST_FRAMEWORK_VERSIONS = {"tensorflow": "2.16", "tensorflow-cpu": "2.16"}
 def requirements() -> dict[str, Requirement]:
     parsed = [Requirement(line) for line in importlib.metadata.requires(NAME) or []]
     return {requirement.name: requirement for requirement in parsed}
+
+
+def output_of(program: str) -> str:
+    command = [sys.executable, "-W", "error", "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def test_the_module_names_the_version_of_its_distribution() -> None:
@@ -47,14 +55,35 @@ def test_the_licence_and_the_marker_of_types_are_installed() -> None:
     assert files["py.typed"].locate().is_file()
 
 
-def test_the_readme_and_the_module_say_that_no_functions_are_here_yet() -> None:
-    readme = importlib.metadata.metadata(NAME)["Description"]
-    assert "does not hold the adapter's functions yet" in readme
-    assert "holds no functions yet" in (dataset_rt_tf.__doc__ or "")
-    assert [name for name in vars(dataset_rt_tf) if not name.startswith("_")] == []
+def test_everything_public_is_there_and_documented() -> None:
+    for name in dataset_rt_tf.__all__:
+        assert getattr(dataset_rt_tf, name).__doc__
+    with pytest.raises(AttributeError, match="no attribute 'missing'"):
+        dataset_rt_tf.missing  # noqa: B018
 
 
-def test_importing_it_imports_no_other_framework() -> None:
-    program = "import json, sys, dataset_rt_tf; print(json.dumps([name.partition('.')[0] for name in sys.modules]))"
-    done = subprocess.run([sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, check=True)
-    assert not set(json.loads(done.stdout)) & (FRAMEWORKS - OWN_FRAMEWORKS)
+def test_importing_it_imports_no_other_framework_and_no_more_of_its_own() -> None:
+    program = """
+import json, sys, dataset_rt, tensorflow
+before = set(sys.modules)
+import dataset_rt_tf
+print(json.dumps([sorted(set(sys.modules) - before), list(sys.modules)]))
+"""
+    added, everything = json.loads(output_of(program))
+    assert {name.partition(".")[0] for name in added} <= {"dataset_rt_tf", "secrets"}
+    assert "dataset_rt_tf.keras" not in added
+    assert not {name.partition(".")[0] for name in everything} & (FRAMEWORKS - OWN_FRAMEWORKS)
+
+
+def test_without_tensorflow_the_error_names_both_distributions() -> None:
+    program = """
+import sys
+sys.modules["tensorflow"] = None
+try:
+    import dataset_rt_tf
+except ImportError as error:
+    print(error)
+"""
+    said = output_of(program)
+    assert "install tensorflow, or tensorflow-cpu" in said
+    assert "dataset-rt-tf[tensorflow-cpu]" in said

@@ -1,0 +1,233 @@
+"""Which window each pass over a tf.data pipeline delivers."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import dataset_rt as drt
+from dataset_rt import StreamCursor, Window
+
+__all__ = ["KEPT_PASSES", "Cut", "Passes"]
+
+# Passes that can still be asked for: those of iterators that run side by side, and those that a prefetch behind
+# `repeat` has begun ahead of the consumer. A checkpoint names them all, and stays far below 8 KiB.
+KEPT_PASSES = 256
+
+# Windows that are held ready; older ones are made again from their states. A window may hold a shuffled pass.
+_KEPT_WINDOWS = 8
+
+
+@dataclass(frozen=True)
+class Cut:
+    """How windows are cut into batches and dealt to ranks; what a saved iterator's step counts in.
+
+    Attributes:
+        batch_size: Samples a batch.
+        drop_last: Whether a last batch that is short is left out.
+        world: Rank, world size, and what is done where that does not divide an epoch.
+    """
+
+    batch_size: int
+    drop_last: bool
+    world: tuple[int, int, str]
+
+    def ticket(self, source: drt.CachedDataset | StreamCursor) -> drt.WindowTicket:
+        """Ask for the next window of a dataset, a rank's view of one, or a cursor."""
+        if source.world is not None:
+            return source.ticket(self.batch_size, drop_last=self.drop_last)
+        rank, size, remainder = self.world
+        return source.ticket(self.batch_size, drop_last=self.drop_last, rank=rank, world_size=size, remainder=remainder)
+
+    def window(self, stream: drt.SampleStream, start: int, epoch_len: int) -> Window:
+        """The whole window at a position.
+
+        Raises:
+            ConfigError: If there is no such rank or batch size.
+        """
+        rank, size, remainder = self.world
+        return stream.window(
+            start,
+            self.batch_size,
+            epoch_len=epoch_len,
+            drop_last=self.drop_last,
+            rank=rank,
+            world_size=size,
+            remainder=remainder,
+        )
+
+    def length(self, stream: drt.SampleStream, epoch_len: int) -> int:
+        """How many batches a whole window has.
+
+        Raises:
+            ConfigError: If it has none, or there is no such rank or batch size.
+        """
+        count = self.window(stream, 0, epoch_len).num_batches
+        if count == 0:
+            raise drt.ConfigError(
+                f"an epoch of {epoch_len} draws for {self.world[1]} ranks holds no full batch of {self.batch_size}; "
+                "make the batches smaller, or keep the last one with drop_last=False"
+            )
+        return count
+
+    def rewind(self, stream: drt.SampleStream, state: Mapping[str, Any]) -> Window:
+        """Make the window again at whose beginning a state was taken. Moves nothing.
+
+        Raises:
+            StateMismatchError: If the state belongs to another stream.
+        """
+        cursor = stream.cursor()
+        cursor.load_state_dict(state)
+        return self.ticket(cursor).reserve()
+
+
+class Passes:
+    """The windows of a pipeline's passes, found by the token that a pass carries through checkpoints.
+
+    tf.data begins passes whenever it likes: ahead of the consumer, side by side, and once more when an iterator is
+    restored. So a window belongs to a token, not to the order of calls. Safe to use from any thread.
+
+    Args:
+        source: Where windows are reserved.
+        cut: How they are cut.
+        is_own: Whether a token was made by this pipeline rather than restored into it.
+    """
+
+    def __init__(self, source: drt.CachedDataset | StreamCursor, cut: Cut, is_own: Callable[[int], bool]) -> None:
+        self.source = source
+        self.cut = cut
+        self.epoch_len = source.epoch_len
+        self._is_own = is_own
+        self._lock = threading.Lock()
+        # The state at the beginning of each pass's window, in the order in which the passes were begun.
+        self._states: OrderedDict[int, dict[str, Any]] = OrderedDict()
+        self._windows: OrderedDict[int, Window] = OrderedDict()
+        self._forgotten = 0
+        self._restored: set[int] = set()
+        self._was_restored = False
+        self._followed = -1
+
+    def begin(self, token: int) -> int:
+        """Begin a pass, or go on in one that was restored.
+
+        Returns:
+            The number of its batches.
+
+        Raises:
+            StateMismatchError: If the iterator was restored without the passes' own state.
+            ConfigError: If the dataset's epoch length has changed, or the stream is at its end.
+        """
+        with self._lock:
+            if token in self._states:
+                window = self._window(token)
+                if token in self._restored:
+                    self._follow(window)
+                return window.num_batches
+            if not self._was_restored and not self._is_own(token):
+                raise drt.StateMismatchError(
+                    "the iterator was restored without its StreamState, so nobody knows its window; pass state= to "
+                    "as_dataset and put that StreamState into the tf.train.Checkpoint beside the iterator",
+                    field="state",
+                    expected="a StreamState in the checkpoint",
+                    found="none",
+                )
+            if self.source.epoch_len != self.epoch_len:
+                raise drt.ConfigError(
+                    f"the epoch length must stay {self.epoch_len}, with which the tf.data.Dataset was made, got "
+                    f"{self.source.epoch_len}; call set_epoch_len({self.epoch_len}) or make another tf.data.Dataset"
+                )
+            window = self.cut.ticket(self.source).reserve()
+            self._remember(token, window.state_dict(batches=0), window)
+            return window.num_batches
+
+    def window(self, token: int) -> Window:
+        """The window of a pass that was begun.
+
+        Raises:
+            StateMismatchError: If the dataset has another table by now, and the window is of an old one.
+        """
+        with self._lock:
+            return self._window(token)
+
+    def state_dict(self, *, batches: int, passes: int | None) -> dict[str, Any]:
+        """The state after `batches` batches of pass number `passes`, or of the newest one."""
+        with self._lock:
+            begun = self._forgotten + len(self._states)
+            number = max(begun - 1, 0) if passes is None else passes
+            if number == begun and batches == 0:
+                # Not begun: a prefetch may be ahead or not, and the caller need not know.
+                return self.cut.ticket(self.source).state_dict()
+            if not self._forgotten <= number < begun:
+                raise drt.ConfigError(
+                    f"passes must be in [{self._forgotten}, {begun}], the passes that were begun and are remembered, "
+                    f"got {number}"
+                )
+            window = self._window(list(self._states)[number - self._forgotten])
+            if batches > window.num_batches:
+                raise drt.ConfigError(
+                    f"batches must be in [0, {window.num_batches}], the length of pass {number}, got {batches}"
+                )
+            return window.state_dict(batches=batches)
+
+    def states(self) -> list[tuple[int, dict[str, Any]]]:
+        """Tokens and the states at their windows' beginnings, oldest first."""
+        with self._lock:
+            return list(self._states.items())
+
+    def restore(self, states: list[tuple[int, dict[str, Any]]], before: dict[str, Any]) -> None:
+        """Take over the passes of a saved run and move the dataset behind them.
+
+        Args:
+            states: What `states` gave there.
+            before: Where the dataset stood there, for a run that had begun no pass.
+
+        Raises:
+            StateMismatchError: If they belong to another population, seed, mode or version.
+        """
+        with self._lock:
+            self.source.load_state_dict(states[-1][1] if states else before)
+            self._states = OrderedDict(states)
+            self._windows.clear()
+            self._forgotten = 0
+            self._restored = set(self._states)
+            self._was_restored = True
+            self._followed = -1
+            if states:
+                self._move_behind(self._window(states[-1][0]))
+
+    def _follow(self, window: Window) -> None:
+        """Let the next pass begin where a restored one ends.
+
+        The saved run may have begun passes that its consumer had not reached; nobody restores them, so their windows
+        are still to come.
+        """
+        if window.end > self._followed:
+            self._followed = window.end
+            self._move_behind(window)
+
+    def _move_behind(self, window: Window) -> None:
+        self.source.load_state_dict(window.state_dict(batches=window.num_batches))
+
+    def _remember(self, token: int, state: dict[str, Any], window: Window) -> None:
+        self._states[token] = state
+        self._keep(token, window)
+        # What was restored is followed no more once the stream has gone on from it.
+        self._restored.clear()
+        while len(self._states) > KEPT_PASSES:
+            self._states.popitem(last=False)
+            self._forgotten += 1
+
+    def _window(self, token: int) -> Window:
+        window = self._windows.get(token)
+        if window is None:
+            window = self.cut.rewind(self.source.stream(), self._states[token])
+            self._keep(token, window)
+        return window
+
+    def _keep(self, token: int, window: Window) -> None:
+        self._windows[token] = window
+        while len(self._windows) > _KEPT_WINDOWS:
+            self._windows.popitem(last=False)

@@ -1,0 +1,17 @@
+"""tf.data keeps the promises that every framework's driver keeps."""
+
+import pytest
+
+from dataset_rt.testing import CHECKS, find_driver
+from dataset_rt_tf.driver import TensorFlowDriver
+
+
+def test_the_driver_is_found_by_the_adapters_name():
+    assert isinstance(find_driver("tf"), TensorFlowDriver)
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.name)
+def test_the_driver_keeps_every_promise(check, tmp_path):
+    driver = find_driver("tf")
+    assert check.needs <= driver.capabilities
+    check(driver, tmp_path)
