@@ -1,4 +1,4 @@
-"""What the installed package promises while it holds no functions."""
+"""What the installed package promises before anything is imported."""
 
 import importlib.metadata
 import json
@@ -9,11 +9,12 @@ from packaging.requirements import Requirement
 from packaging.version import Version
 
 import dataset_rt_hf
+from dataset_rt.testing import driver_names, find_driver
 
 NAME = "dataset-rt-hf"
 FRAMEWORKS = {"datasets", "grain", "jax", "keras", "tensorflow", "torch"}
 OWN_FRAMEWORKS = {"datasets"}
-LOWEST_FRAMEWORK_VERSIONS = {"datasets": "4.0"}
+LOWEST_FRAMEWORK_VERSIONS = {"datasets": "4.0", "msgpack": "1.0"}
 
 
 def requirements() -> dict[str, Requirement]:
@@ -47,11 +48,16 @@ def test_the_licence_and_the_marker_of_types_are_installed() -> None:
     assert files["py.typed"].locate().is_file()
 
 
-def test_the_readme_and_the_module_say_that_no_functions_are_here_yet() -> None:
+def test_the_public_names_are_those_of_the_readme() -> None:
     readme = importlib.metadata.metadata(NAME)["Description"]
-    assert "does not hold the adapter's functions yet" in readme
-    assert "holds no functions yet" in (dataset_rt_hf.__doc__ or "")
-    assert [name for name in vars(dataset_rt_hf) if not name.startswith("_")] == []
+    assert set(dataset_rt_hf.__all__) == {"Decoder", "HFSource", "decoder", "import_dataset", "to_dataset"}
+    for name in ("HFSource", "decoder", "import_dataset", "to_dataset"):
+        assert f"`{name}" in readme
+
+
+def test_it_is_registered_among_the_adapters() -> None:
+    assert "hf" in driver_names()
+    assert find_driver("hf").name == "hf"
 
 
 def test_importing_it_imports_no_other_framework() -> None:

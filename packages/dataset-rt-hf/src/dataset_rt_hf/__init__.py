@@ -1,7 +1,10 @@
-"""Hugging Face Datasets adapter of dataset-rt.
+"""Hugging Face Datasets adapter of dataset-rt: import what you have, lose nothing."""
 
-This version holds no functions yet: it reserves the package's place and its pins, nothing else. Until they are there,
-iterate a `dataset_rt.CachedDataset` directly.
-"""
+from dataset_rt_hf.decoding import Decoder, decoder
+from dataset_rt_hf.exporting import to_dataset
+from dataset_rt_hf.importing import import_dataset
+from dataset_rt_hf.source import HFSource
 
 __version__ = "1.0.0"
+
+__all__ = ["Decoder", "HFSource", "decoder", "import_dataset", "to_dataset"]
