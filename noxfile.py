@@ -51,7 +51,7 @@ ADAPTER_TOOLS = {
     "torch": ("packaging",),
     "jax": ("packaging", "optax", "orbax-checkpoint", "scikit-learn"),
     "tf": ("packaging",),
-    "hf": ("packaging",),
+    "hf": ("packaging", "pillow", "bokeh-sampledata", "scikit-learn"),
 }
 # The core's test files about what its native code does to disks and processes, which is the same under every Python:
 # `system` runs them once, and the sessions for several Pythons leave them out.
@@ -96,6 +96,9 @@ def put_pyenv_interpreters_on_path() -> None:
 put_pyenv_interpreters_on_path()
 os.environ["UV_PYTHON_DOWNLOADS"] = "never"
 os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
+# What datasets of Hugging Face converts stays in here, and nothing is asked of its Hub.
+os.environ["HF_HOME"] = str(ROOT / ".nox" / "huggingface")
+os.environ["HF_HUB_OFFLINE"] = "1"
 
 
 @atexit.register
