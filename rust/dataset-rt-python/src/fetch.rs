@@ -39,10 +39,12 @@ impl<'opened> Fetcher<'opened> {
             let run = py.detach(|| self.plan(records)).map_err(exception)?;
             let work = Work::new(run, |run| BytesSlots::for_run(py, run)).map_err(exception)?;
             let (run, slots) = self.read(py, &mut reader, work)?.into_parts();
-            samples.extend(run.records.iter().zip(slots.into_objects()).filter_map(|(record, data)| {
-                let cache = self.opened.caches.by_id().get(record.cache)?;
-                Some(CachedSample::read(data, self.opened, cache, record.sample))
-            }));
+            samples.extend(
+                run.records
+                    .iter()
+                    .zip(slots.into_objects())
+                    .filter_map(|(record, data)| CachedSample::read(data, self.opened, record)),
+            );
         }
         Ok(samples)
     }

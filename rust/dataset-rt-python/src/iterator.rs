@@ -42,8 +42,7 @@ impl Delivery {
     fn deliver(&mut self) -> Option<CachedSample> {
         let (record, data) = (self.records.next()?, self.objects.next()?);
         self.reader.consumed(|progress| progress.advance(1));
-        let cache = self.reader.population.caches().by_id().get(record.cache)?;
-        Some(CachedSample::read(data, &self.reader.shared.opened, cache, record.sample))
+        CachedSample::read(data, &self.reader.shared.opened, &record)
     }
 
     fn next(&mut self, py: Python<'_>) -> PyResult<Option<CachedSample>> {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use dataset_rt_core::SampleId;
-use dataset_rt_core::store::{Cache, CacheSet};
+use dataset_rt_core::store::{CacheSet, PlannedRecord};
 use pyo3::basic::CompareOp;
 use pyo3::exceptions::{PyIndexError, PyTypeError};
 use pyo3::prelude::*;
@@ -25,9 +25,9 @@ impl Opened {
         Self { caches, names }
     }
 
-    fn metadata<'py>(&self, py: Python<'py>, cache: &Cache, sample: SampleId) -> PyResult<Bound<'py, PyDict>> {
+    fn metadata<'py>(&self, py: Python<'py>, place: usize, sample: SampleId) -> PyResult<Bound<'py, PyDict>> {
         let dict = PyDict::new(py);
-        if !self.names.is_empty() {
+        if let Some(cache) = self.caches.by_id().get(place).filter(|_| !self.names.is_empty()) {
             let (batch, row) = cache.metadata_of(sample).map_err(exception)?;
             for ((name, column), array) in self.names.iter().zip(&cache.manifest().columns).zip(batch.columns()) {
                 dict.set_item(name, to_python(py, column.kind, array, row)?)?;
@@ -43,21 +43,17 @@ pub struct CachedSample {
     data: Py<PyBytes>,
     cache_id: u64,
     sample_id: u64,
-    /// Where the metadata comes from; `None` for a sample that was made from its parts.
-    origin: Option<(Arc<Opened>, Arc<Cache>)>,
+    /// Where the metadata comes from, and the cache's place there; `None` for a sample that was made from its parts.
+    origin: Option<(Arc<Opened>, usize)>,
     metadata: PyOnceLock<Py<PyDict>>,
 }
 
 impl CachedSample {
     /// A sample that was read. Its metadata is looked up when it is asked for.
-    pub fn read(data: Py<PyBytes>, opened: &Arc<Opened>, cache: &Arc<Cache>, sample: SampleId) -> Self {
-        Self {
-            data,
-            cache_id: cache.cache_id().0,
-            sample_id: sample.0,
-            origin: Some((Arc::clone(opened), Arc::clone(cache))),
-            metadata: PyOnceLock::new(),
-        }
+    pub fn read(data: Py<PyBytes>, opened: &Arc<Opened>, record: &PlannedRecord) -> Option<Self> {
+        let cache_id = opened.caches.by_id().get(record.cache)?.cache_id().0;
+        let origin = Some((Arc::clone(opened), record.cache));
+        Some(Self { data, cache_id, sample_id: record.sample.0, origin, metadata: PyOnceLock::new() })
     }
 
     fn parts<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
@@ -89,7 +85,7 @@ impl CachedSample {
     #[getter]
     fn metadata<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let made = self.metadata.get_or_try_init(py, || match &self.origin {
-            Some((opened, cache)) => Ok(opened.metadata(py, cache, SampleId(self.sample_id))?.unbind()),
+            Some((opened, place)) => Ok(opened.metadata(py, *place, SampleId(self.sample_id))?.unbind()),
             None => Ok::<_, PyErr>(PyDict::new(py).unbind()),
         })?;
         Ok(made.bind(py).clone())

@@ -11,13 +11,13 @@ use crate::{Error, Result, SampleId};
 /// XXH3 of `bytes` with 64 bits and seed 0: fast enough to check every read, and no defence against intent.
 #[must_use]
 pub fn xxh3_64(bytes: &[u8]) -> u64 {
-    xxhash_rust::xxh3::xxh3_64(bytes)
+    twox_hash::XxHash3_64::oneshot(bytes)
 }
 
 /// XXH3 of `bytes` with 128 bits and seed 0: what the content digest takes of a payload.
 #[must_use]
 pub fn xxh3_128(bytes: &[u8]) -> u128 {
-    xxhash_rust::xxh3::xxh3_128(bytes)
+    twox_hash::XxHash3_128::oneshot(bytes)
 }
 
 /// The check of a record that is stored as `stored` for `sample`.

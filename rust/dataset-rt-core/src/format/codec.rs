@@ -241,14 +241,15 @@ impl Encoder {
 
 /// Unpacks records, reusing its tables.
 pub struct Decoder {
-    zstd: Decompressor<'static>,
+    /// Made for the first Zstandard frame: most readers never meet one.
+    zstd: Option<Decompressor<'static>>,
 }
 
 impl Decoder {
-    /// A decoder for every codec. It holds about 160 KiB for Zstandard.
+    /// A decoder for every codec. It holds about 160 KiB once it has met Zstandard.
     #[must_use]
     pub fn new() -> Self {
-        Self { zstd: Decompressor::default() }
+        Self { zstd: None }
     }
 
     /// Unpacks `stored` into `payload`, which it must fill exactly.
@@ -290,7 +291,8 @@ impl Decoder {
                 if frame != stored.len() {
                     return Err(refused(format!("{} bytes after a frame of {frame}", stored.len() - frame)));
                 }
-                self.zstd.decompress_to_buffer(stored, payload).map_err(|error| refused(error.to_string()))?
+                let zstd = self.zstd.get_or_insert_with(Decompressor::default);
+                zstd.decompress_to_buffer(stored, payload).map_err(|error| refused(error.to_string()))?
             }
         };
         if unpacked == expected { Ok(()) } else { Err(refused(format!("{unpacked} bytes"))) }

@@ -15,7 +15,9 @@ use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
 use arrow_ipc::writer::{FileWriter, IpcWriteOptions};
 use arrow_ipc::{Block, DateUnit, Endianness, MetadataVersion, Precision, TimeUnit, Type};
 use arrow_schema::{ArrowError, Field, Schema, SchemaRef};
-use xxhash_rust::xxh3::Xxh3;
+use std::hash::Hasher;
+
+use twox_hash::XxHash3_64;
 
 use super::batch::guarded;
 use super::column::{Column, ColumnKind, check_columns};
@@ -74,8 +76,14 @@ impl<W: Write> MetadataEncoder<W> {
     pub fn new(writer: W, columns: &[Column], file: &Path) -> Result<Self> {
         check_columns(columns)?;
         let schema = arrow_schema(columns);
-        let writer =
-            RegionWriter { inner: writer, offset: 0, hash: Xxh3::new(), tail: None, unflushed: 0, refused_bytes: None };
+        let writer = RegionWriter {
+            inner: writer,
+            offset: 0,
+            hash: XxHash3_64::new(),
+            tail: None,
+            unflushed: 0,
+            refused_bytes: None,
+        };
         let writer = IpcWriteOptions::try_new(ALIGNMENT, false, MetadataVersion::V5)
             .and_then(|options| FileWriter::try_new_with_options(writer, &schema, options))
             .map_err(|error| write_error(error, None, file))?;
@@ -154,12 +162,12 @@ impl<W: Write> MetadataEncoder<W> {
         *rows = 0;
         let arrays = builders.iter_mut().map(Builder::finish).collect();
         let batch = RecordBatch::try_new_with_options(Arc::clone(schema), arrays, &options);
-        writer.get_mut().hash.reset();
+        writer.get_mut().hash = XxHash3_64::new();
         let offset = writer.get_ref().offset;
         let written = batch.and_then(|batch| writer.write(&batch));
         let RegionWriter { offset: end, hash, refused_bytes, .. } = writer.get_ref();
         written.map_err(|error| write_error(error, *refused_bytes, file))?;
-        self.batches.push(Region { bytes: end - offset, offset, xxh3: hash.digest() });
+        self.batches.push(Region { bytes: end - offset, offset, xxh3: hash.finish() });
         Ok(())
     }
 }
@@ -183,7 +191,7 @@ fn write_error(error: ArrowError, bytes: Option<u64>, file: &Path) -> Error {
 struct RegionWriter<W> {
     inner: W,
     offset: u64,
-    hash: Xxh3,
+    hash: XxHash3_64,
     /// The file's last bytes, collected from the moment that this is set.
     tail: Option<Vec<u8>>,
     /// Bytes since the last flush, which `inner` may still hold.
@@ -196,7 +204,7 @@ impl<W: Write> Write for RegionWriter<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let length = self.inner.write(bytes).inspect_err(|_| self.refused_bytes = Some(bytes.len() as u64))?;
         let written = bytes.get(..length).unwrap_or(bytes);
-        self.hash.update(written);
+        self.hash.write(written);
         self.offset += written.len() as u64;
         self.unflushed += written.len() as u64;
         if let Some(tail) = &mut self.tail {

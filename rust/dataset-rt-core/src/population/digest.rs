@@ -18,9 +18,8 @@ pub struct RowHasher {
 impl RowHasher {
     /// Adds the next row.
     pub fn add(&mut self, cache_id: CacheId, sample: SampleId, weight: f64) {
-        for value in [cache_id.0, sample.0, weight.to_bits()] {
-            self.bytes.extend_from_slice(&value.to_le_bytes());
-        }
+        let row = [cache_id.0, sample.0, weight.to_bits()].map(u64::to_le_bytes);
+        self.bytes.extend_from_slice(row.as_flattened());
         if self.bytes.len() >= CHUNK_BYTES {
             self.hasher.update(&self.bytes);
             self.bytes.clear();

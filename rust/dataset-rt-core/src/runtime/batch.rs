@@ -9,6 +9,7 @@ use arrow_schema::{DataType, Field, Schema, SchemaRef};
 use arrow_select::interleave::interleave;
 
 use super::plan::Run;
+use super::spare_buffers::SpareBuffers;
 use super::task::Filled;
 use crate::error::{Error, Result};
 use crate::format::{Column, arrow_schema};
@@ -20,14 +21,27 @@ pub struct BatchSlots {
     /// Its length stays 0 while its spare memory is filled.
     buffer: Vec<u8>,
     offsets: Vec<i64>,
+    spare: Option<Arc<SpareBuffers>>,
 }
 
 impl BatchSlots {
+    /// Memory for the payloads of `run`, taken from `spare` if there is any, which it goes back to in the end.
+    ///
+    /// # Errors
+    /// As [`BatchSlots::for_run`].
+    pub fn from_spare(spare: &Arc<SpareBuffers>, run: &Run) -> Result<Self> {
+        Self::with_buffer(spare.take(run.payload_bytes), Some(Arc::clone(spare)), run)
+    }
+
     /// Memory for the payloads of `run`.
     ///
     /// # Errors
     /// [`Error::Config`] where the batch is larger than the address space.
     pub fn for_run(run: &Run) -> Result<Self> {
+        Self::with_buffer(Vec::new(), None, run)
+    }
+
+    fn with_buffer(mut buffer: Vec<u8>, spare: Option<Arc<SpareBuffers>>, run: &Run) -> Result<Self> {
         let too_large = || Error::config(format!("a batch of {} payload bytes is too large", run.payload_bytes));
         let mut offsets = Vec::with_capacity(run.records.len() + 1);
         let mut end = 0_i64;
@@ -37,22 +51,25 @@ impl BatchSlots {
             end = end.checked_add(bytes).ok_or_else(too_large)?;
             offsets.push(end);
         }
-        let mut buffer = Vec::new();
         buffer.try_reserve_exact(usize::try_from(end).map_err(|_| too_large())?).map_err(|_| too_large())?;
-        Ok(Self { buffer, offsets })
+        Ok(Self { buffer, offsets, spare })
     }
 
     /// The column of payloads, once every slot was filled.
     fn into_column(mut self) -> Result<LargeBinaryArray> {
         let bytes = self.offsets.last().and_then(|end| usize::try_from(*end).ok()).unwrap_or_default();
         #[expect(unsafe_code, reason = "the buffer was filled through its spare capacity")]
-        // SAFETY: `bytes` is at most the capacity that `for_run` reserved, the slots cover `0..bytes` without gaps, and
+        // SAFETY: `bytes` is at most the capacity that `with_buffer` reserved, the slots cover `0..bytes` without gaps, and
         // a run is given out as finished only after every slot of it was written.
         unsafe {
             self.buffer.set_len(bytes);
         }
         let offsets = OffsetBuffer::new(ScalarBuffer::from(self.offsets));
-        LargeBinaryArray::try_new(offsets, Buffer::from_vec(self.buffer), None).map_err(internal)
+        let values = match self.spare {
+            Some(spare) => spare.lend(self.buffer),
+            None => Buffer::from_vec(self.buffer),
+        };
+        LargeBinaryArray::try_new(offsets, values, None).map_err(internal)
     }
 }
 

@@ -6,7 +6,10 @@ use crate::error::{Error, Result};
 use crate::identifier::Position;
 use crate::order::PassCache;
 use crate::population::Population;
-use crate::store::{CacheSet, OpenFile, PlannedRecord};
+use crate::store::{CacheSet, OpenFile, PlannedRecord, announce};
+
+/// How many index entries ahead the processor is asked for one.
+const ENTRIES_AHEAD: usize = 8;
 
 /// A run: neighbouring draws of one reader that are read together and delivered in order.
 #[derive(Clone, Debug, Default)]
@@ -75,28 +78,52 @@ pub fn resize(numbers: &mut Vec<u64>, length: u64) -> Result<()> {
 /// # Errors
 /// What is wrong with the first record, or with any where there is no bound.
 pub fn plan(caches: &CacheSet, records: impl Iterator<Item = Result<u64>>, most_bytes: u64) -> Result<Run> {
-    let mut run = Run::default();
-    let mut index: (usize, Option<Arc<OpenFile>>) = (0, None);
+    // The processor fetches the entries of all records while the first ones are read: they lie anywhere in the index.
+    let mut wrong = None;
+    let located = records.map_while(|record| match record.and_then(|record| caches.locate(record)) {
+        Ok((cache, place, sample)) => {
+            cache.prefetch_entry(sample, None);
+            Some((cache, place, sample))
+        }
+        Err(error) => {
+            wrong = Some(error);
+            None
+        }
+    });
+    let located: Vec<_> = located.collect();
     let guard = caches.guard()?;
-    for record in records {
-        let planned = record.and_then(|record| {
-            let (cache, place, sample) = caches.locate(record)?;
-            if index.0 != place {
-                index = (place, None);
-            }
-            Ok(PlannedRecord { cache: place, sample, entry: cache.entry(&guard, sample, &mut index.1)? })
-        });
-        let planned = match planned {
-            Ok(planned) => planned,
+    let mut run = Run { records: Vec::with_capacity(located.len()), payload_bytes: 0 };
+    let mut index: (usize, Option<Arc<OpenFile>>) = (0, None);
+    for (number, (cache, place, sample)) in located.iter().enumerate() {
+        if index.0 != *place {
+            index = (*place, None);
+        }
+        // An index that is not held is open from its first entry on.
+        if let (Some(file), Some((_, ahead, sample))) = (&index.1, located.get(number + ENTRIES_AHEAD))
+            && ahead == place
+        {
+            cache.prefetch_entry(*sample, Some(file));
+        }
+        let entry = match cache.entry(&guard, *sample, &mut index.1) {
+            Ok(entry) => entry,
             Err(error) if run.records.is_empty() || most_bytes == u64::MAX => return Err(error),
-            Err(_) => break,
+            Err(_) => return Ok(announced(caches, run)),
         };
-        let bytes = run.payload_bytes.saturating_add(planned.entry.payload_bytes);
+        let bytes = run.payload_bytes.saturating_add(entry.payload_bytes);
         if bytes > most_bytes && !run.records.is_empty() {
-            break;
+            return Ok(announced(caches, run));
         }
         run.payload_bytes = bytes;
-        run.records.push(planned);
+        run.records.push(PlannedRecord { cache: *place, sample: *sample, entry });
     }
-    Ok(run)
+    match wrong {
+        Some(error) if run.records.is_empty() || most_bytes == u64::MAX => Err(error),
+        _ => Ok(announced(caches, run)),
+    }
+}
+
+/// A run that the system knows of, where that helps.
+fn announced(caches: &CacheSet, run: Run) -> Run {
+    announce(caches, &run.records);
+    run
 }

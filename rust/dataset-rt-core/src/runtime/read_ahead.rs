@@ -78,6 +78,8 @@ pub struct ReadAhead<S: PayloadSlots + 'static> {
     /// Place of the first draw that no run holds, and of the first that was not delivered.
     next: u64,
     delivered: u64,
+    /// How many draws of the next run its bytes leave room for, as far as the last one tells: no more are looked up.
+    likely_draws: u64,
     /// Draws before this place are read one by one, after a run failed, so that all before the bad one are delivered.
     single_until: u64,
     cancelled: Arc<AtomicBool>,
@@ -109,6 +111,7 @@ impl<S: PayloadSlots + 'static> ReadAhead<S> {
             planned: None,
             next: 0,
             delivered: 0,
+            likely_draws: u64::MAX,
             single_until: 0,
             cancelled: Arc::new(AtomicBool::new(false)),
             leftovers: Vec::new(),
@@ -218,8 +221,14 @@ impl<S: PayloadSlots + 'static> ReadAhead<S> {
     fn plan_next(&mut self, most: u64) -> Result<Run> {
         let caches = Arc::clone(self.drawer.population().caches());
         let (first, step) = (self.window.position(self.next), self.window.world().size());
+        let most = most.min(self.likely_draws);
         let records = self.drawer.records(first, step, most.min(self.count - self.next))?;
-        plan(&caches, records, self.limits.run_bytes)
+        let run = plan(&caches, records, self.limits.run_bytes)?;
+        if self.limits.run_bytes != u64::MAX {
+            let draws = run.records.len() as u64;
+            self.likely_draws = if draws < most { draws + 1 } else { self.likely_draws.saturating_mul(2) };
+        }
+        Ok(run)
     }
 
     fn has_room(&self) -> bool {

@@ -7,12 +7,14 @@ use std::sync::Arc;
 
 use arrow_array::RecordBatch;
 
+use super::announce::Temperature;
 use super::bus_guard::Guard;
 use super::files::{self, FileKey, INDEX_NUMBER};
-use super::io_mode::IoMode;
+use super::io_mode::{IoMode, Way};
 use super::manifest_file::{check_folder_name, kind_of, read_manifest, real_folder};
 use super::open_file::{Failure, OpenFile};
 use super::per_process::PerProcess;
+use super::prefetch::prefetch;
 use crate::error::{Error, Result};
 use crate::format::{
     BATCH_ROWS, Digest, EntryLimits, Footer, INDEX_ENTRY_BYTES, INDEX_FILE, INDEX_HEADER_BYTES, IndexEntry,
@@ -37,17 +39,18 @@ pub struct Cache {
     limits: EntryLimits,
     footer: Footer,
     owner: u64,
-    /// Whether files are mapped where that can be done.
-    mapped: bool,
+    io: Way,
     index: PerProcess<Vec<u8>>,
     batches: Vec<PerProcess<RecordBatch>>,
+    shards_checked: PerProcess<()>,
 }
 
 impl Cache {
     /// Opens the cache in the folder `path`.
     ///
-    /// Checks the manifest's digest, every file's length, the index header and the Arrow footer. Costs nothing that
-    /// grows with the number of samples but the manifest's list of metadata batches and shards.
+    /// Checks the manifest's digest, the lengths of index and metadata, the index header and the Arrow footer. Costs
+    /// nothing that grows with the number of samples but the manifest's list of metadata batches and shards. The shards'
+    /// lengths are checked before the first of them is read.
     ///
     /// # Errors
     /// [`Error::CacheNotFound`] where there is no manifest, [`Error::Version`] for another format version, an error of
@@ -55,10 +58,10 @@ impl Cache {
     pub fn open(path: &Path, io: IoMode) -> Result<Self> {
         let given_path = path.to_path_buf();
         let path = real_folder(path)?;
-        let mapped = io.maps(&path);
+        let io = io.way(&path);
         let manifest = read_manifest(&path)?;
         check_folder_name(&path, &manifest)?;
-        for (name, entry) in &manifest.files {
+        for (name, entry) in manifest.files.iter().filter(|(name, _)| !is_shard(name)) {
             check_length(&path.join(name), entry.bytes)?;
         }
         let index_path = path.join(INDEX_FILE);
@@ -72,8 +75,9 @@ impl Cache {
             limits: manifest.entry_limits(),
             footer,
             owner: files::new_owner(),
-            mapped,
+            io,
             index: PerProcess::new(),
+            shards_checked: PerProcess::new(),
             batches,
             given_path,
             path,
@@ -148,10 +152,23 @@ impl Cache {
         Err(failure.of_file(&self.index_path, self.file_bytes(INDEX_FILE)))
     }
 
+    /// Asks the processor for the entry of `sample`, before [`Cache::entry`] reads it.
+    #[inline]
+    pub fn prefetch_entry(&self, sample: SampleId, file: Option<&OpenFile>) {
+        let offset = sample.0.saturating_mul(INDEX_ENTRY_BYTES as u64).saturating_add(INDEX_HEADER_BYTES as u64);
+        if let Some(file) = file {
+            file.prefetch(offset, INDEX_ENTRY_BYTES as u64);
+        } else if let (Some(index), Ok(start)) = (self.index.inherited(), usize::try_from(offset))
+            && let Some(bytes) = index.get(start..start.saturating_add(INDEX_ENTRY_BYTES))
+        {
+            prefetch(bytes);
+        }
+    }
+
     fn open_index(&self) -> Result<Arc<OpenFile>> {
         let length = self.file_bytes(INDEX_FILE);
         let check = |file: &File| check_open_length(file, &self.index_path, length);
-        files::shared(self.index_key(), &self.index_path, self.mapped.then_some(length), check)
+        files::shared(self.index_key(), &self.index_path, length, check)
     }
 
     fn index_shrank(&self, file: &OpenFile) -> bool {
@@ -186,14 +203,24 @@ impl Cache {
         self.path.join(SHARD_FOLDER).join(shard_file_name(shard))
     }
 
-    /// An open shard whose header was checked.
+    /// An open shard whose header was checked, open in the way that is best at this temperature.
     ///
     /// # Errors
     /// [`Error::FileMissing`], [`Error::Header`] or [`Error::Io`].
-    pub fn shard(&self, shard: u32) -> Result<Arc<OpenFile>> {
+    pub fn shard(&self, shard: u32, temperature: &Temperature) -> Result<Arc<OpenFile>> {
+        let mapped = match self.io {
+            Way::Mapped => true,
+            Way::MappedWhileWarm => !temperature.is_cold(),
+            Way::Positioned => false,
+        };
+        let key = self.shard_key(shard, mapped);
+        if let Some(file) = files::known(key) {
+            return Ok(file);
+        }
+        self.check_shards()?;
         let path = self.shard_path(shard);
         let length = self.shard_bytes(shard);
-        files::shared(self.shard_key(shard), &path, self.mapped.then_some(length), |file| {
+        files::shared(key, &path, length, |file| {
             check_open_length(file, &path, length)?;
             let mut header = [0_u8; SHARD_HEADER_BYTES];
             read_exact(file, &path, &mut header, 0)?;
@@ -201,9 +228,23 @@ impl Cache {
         })
     }
 
+    /// Checks, once, that every shard is there and has its length: what is missing is said before the first sample comes,
+    /// not when it is needed hours later.
+    fn check_shards(&self) -> Result<()> {
+        if self.shards_checked.inherited().is_some() {
+            return Ok(());
+        }
+        for (name, entry) in self.manifest.files.iter().filter(|(name, _)| is_shard(name)) {
+            check_length(&self.path.join(name), entry.bytes)?;
+        }
+        self.shards_checked.get_or_init(|| ());
+        Ok(())
+    }
+
     /// Closes a shard whose pages were lost, so that the next read opens and checks it anew.
     pub fn close_shard(&self, shard: u32) {
-        files::evict(self.shard_key(shard));
+        files::evict(self.shard_key(shard, true));
+        files::evict(self.shard_key(shard, false));
     }
 
     /// The length that an open shard has now, if that is less than the manifest gives it; see [`OpenFile::shrunk_to`].
@@ -215,19 +256,19 @@ impl Cache {
     /// Whether reads may go through mappings, which a [`Guard`] must guard.
     #[must_use]
     pub fn is_mapped(&self) -> bool {
-        self.mapped
+        self.io != Way::Positioned
     }
 
     fn index_key(&self) -> FileKey {
-        FileKey { owner: self.owner, number: INDEX_NUMBER }
+        FileKey { owner: self.owner, number: INDEX_NUMBER, mapped: self.io != Way::Positioned }
     }
 
     fn shard_bytes(&self, shard: u32) -> u64 {
         self.file_bytes(&format!("{SHARD_FOLDER}/{}", shard_file_name(shard)))
     }
 
-    fn shard_key(&self, shard: u32) -> FileKey {
-        FileKey { owner: self.owner, number: u64::from(shard) }
+    fn shard_key(&self, shard: u32, mapped: bool) -> FileKey {
+        FileKey { owner: self.owner, number: u64::from(shard), mapped }
     }
 
     /// Length of a file as the manifest names it.
@@ -296,6 +337,10 @@ impl Drop for Cache {
     fn drop(&mut self) {
         files::forget(self.owner);
     }
+}
+
+fn is_shard(name: &str) -> bool {
+    name.strip_prefix(SHARD_FOLDER).is_some_and(|rest| rest.starts_with('/'))
 }
 
 fn open_footer(path: &Path, manifest: &Manifest) -> Result<Footer> {

@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use super::announce::Temperature;
 use super::bus_guard::Guard;
 use super::cache::Cache;
 use crate::error::{Error, Result};
@@ -22,6 +23,7 @@ pub struct CacheSet {
     /// The caches in the order given, as places in `by_id`.
     given: Vec<usize>,
     mapped: bool,
+    temperature: Temperature,
 }
 
 impl CacheSet {
@@ -59,7 +61,7 @@ impl CacheSet {
             }
         }
         let mapped = by_id.iter().any(|cache| cache.is_mapped());
-        Ok(Self { by_id, bases, given, mapped })
+        Ok(Self { by_id, bases, given, mapped, temperature: Temperature::default() })
     }
 
     /// The caches in ascending order of identity.
@@ -74,6 +76,12 @@ impl CacheSet {
     /// [`Error::Io`] where the system refuses the guard's handler.
     pub fn guard(&self) -> Result<Guard> {
         if self.mapped { Guard::arm() } else { Ok(Guard::unarmed()) }
+    }
+
+    /// Whether what is read lies in memory.
+    #[must_use]
+    pub fn temperature(&self) -> &Temperature {
+        &self.temperature
     }
 
     /// The caches in the order given, each with the record number of its first sample.

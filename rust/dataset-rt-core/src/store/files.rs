@@ -26,6 +26,8 @@ pub struct FileKey {
     pub owner: u64,
     /// The shard's number, or [`INDEX_NUMBER`].
     pub number: u64,
+    /// Whether it is to be mapped: one file can be open in both ways.
+    pub mapped: bool,
 }
 
 /// Number of the index file in a [`FileKey`]; shard numbers are 32 bits wide and never reach it.
@@ -43,8 +45,14 @@ pub fn new_owner() -> u64 {
     NEXT_OWNER.fetch_add(1, Ordering::Relaxed)
 }
 
+/// The open file `key`, if it is open.
+#[must_use]
+pub fn known(key: FileKey) -> Option<Arc<OpenFile>> {
+    lock().touch(key)
+}
+
 /// The open file `key`, opened by `path` and checked by `check` if it is not open yet, and mapped where its length is
-/// given as `mapped` and that can be done.
+/// known and the key says so, if that can be done.
 ///
 /// Beyond [`OPEN_FILES`] files or [`MAPPED_FILES`] mappings, the one that was not used for the longest time is closed as
 /// soon as no read uses it.
@@ -54,7 +62,7 @@ pub fn new_owner() -> u64 {
 pub fn shared(
     key: FileKey,
     path: &Path,
-    mapped: Option<u64>,
+    length: u64,
     check: impl FnOnce(&File) -> Result<()>,
 ) -> Result<Arc<OpenFile>> {
     if let Some(file) = lock().touch(key) {
@@ -62,7 +70,7 @@ pub fn shared(
     }
     let file = open(path)?;
     check(&file)?;
-    let mapping = mapped.and_then(|length| GuardedMapping::map(&file, length));
+    let mapping = if key.mapped { GuardedMapping::map(&file, length) } else { None };
     let file = Arc::new(mapping.map_or(OpenFile::Positioned(file), OpenFile::Mapped));
     lock().insert(key, Arc::clone(&file));
     Ok(file)
@@ -136,7 +144,7 @@ mod tests {
         for number in 0..200_u64 {
             let path = folder.path().join(number.to_string());
             fs::write(&path, number.to_string()).unwrap();
-            shared(FileKey { owner, number }, &path, None, |_| Ok(())).unwrap();
+            shared(FileKey { owner, number, mapped: false }, &path, u64::MAX, |_| Ok(())).unwrap();
         }
         assert!(lock().files.len() <= OPEN_FILES);
         forget(owner);

@@ -5,12 +5,10 @@ use std::mem::MaybeUninit;
 use std::os::unix::fs::MetadataExt;
 use std::ptr;
 
-use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
 use super::bus_guard::{Guard, Registration};
-
-/// The size of a processor's cache line, in bytes.
-const LINE_BYTES: usize = 64;
+use super::prefetch::prefetch_lines;
 
 /// A file's bytes in memory, read-only, of which only copies are ever given out.
 #[derive(Debug)]
@@ -95,9 +93,18 @@ impl GuardedMapping {
     pub fn prefetch(&self, offset: u64, length: u64) {
         let Some(offset) = usize::try_from(offset).ok().filter(|offset| *offset < self.length) else { return };
         let length = usize::try_from(length).unwrap_or(usize::MAX).min(self.length - offset);
-        for line in (0..length).step_by(LINE_BYTES) {
-            prefetch_line(self.start.wrapping_add(offset + line));
-        }
+        prefetch_lines(self.start.wrapping_add(offset), length);
+    }
+
+    /// Asks the system to read the bytes at `offset` from the disk, and does not wait for it.
+    #[expect(unsafe_code, reason = "advice about memory takes a raw pointer")]
+    pub fn announce(&self, offset: u64, length: u64) {
+        let page = rustix::param::page_size();
+        let Some(offset) = usize::try_from(offset).ok().filter(|offset| *offset < self.length) else { return };
+        let start = offset - offset % page;
+        let end = usize::try_from(length).unwrap_or(usize::MAX).saturating_add(offset).min(self.length);
+        // SAFETY: the range lies in the mapping, and this advice changes no byte of it. It may be ignored.
+        let _ = unsafe { madvise(self.start.wrapping_add(start) as *mut _, end - start, Advice::WillNeed) };
     }
 
     /// Whether a page of it was lost: then copies may hold zeros that are not in the file.
@@ -133,16 +140,4 @@ impl Drop for GuardedMapping {
 fn unmap(start: *mut u8, length: usize) {
     // SAFETY: the mapping was made with this address and length, is unmapped once, and no reference into it exists.
     let _ = unsafe { munmap(start.cast(), length) };
-}
-
-#[inline]
-#[cfg_attr(not(target_arch = "x86_64"), expect(unused_variables, reason = "there is no hint to give"))]
-fn prefetch_line(address: *const u8) {
-    #[cfg(target_arch = "x86_64")]
-    #[expect(unsafe_code, reason = "a hint to the processor takes a raw pointer")]
-    // SAFETY: a prefetch touches the processor's caches alone; it is valid for any address.
-    unsafe {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T0>(address.cast());
-    }
 }

@@ -43,15 +43,27 @@ impl IoMode {
         }
     }
 
-    /// Whether files below `folder` are to be mapped.
+    /// How files below `folder` are to be read.
     #[must_use]
-    pub(super) fn maps(self, folder: &Path) -> bool {
+    pub(super) fn way(self, folder: &Path) -> Way {
         match self {
-            Self::Auto => CAN_MAP && is_local(folder),
-            Self::Mapped => CAN_MAP,
-            Self::Positioned => false,
+            Self::Auto if CAN_MAP && is_local(folder) => Way::MappedWhileWarm,
+            Self::Mapped if CAN_MAP => Way::Mapped,
+            Self::Auto | Self::Mapped | Self::Positioned => Way::Positioned,
         }
     }
+}
+
+/// How the files of one cache are read.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Way {
+    /// By copies out of maps.
+    Mapped,
+    /// The same while what is read lies in memory. From a disk, positioned reads of announced records are up to four
+    /// times as fast, because a fault waits for one page at a time.
+    MappedWhileWarm,
+    /// By system calls.
+    Positioned,
 }
 
 /// Whether a folder lies on a file system of this machine, whose pages the kernel keeps as long as the file has them.

@@ -3,10 +3,12 @@
 //! A writer holds the lock of its source's name, builds in a folder of its own and publishes with one rename. A reader
 //! takes no lock and writes nothing.
 
+mod announce;
 mod building;
 mod bus_guard;
 mod cache;
 mod caches;
+mod device_reads;
 mod file_digester;
 mod files;
 mod folders;
@@ -23,12 +25,14 @@ mod manifest_file;
 mod open_file;
 mod per_process;
 mod piece;
+mod prefetch;
 mod reader;
 mod rows;
 mod slots;
 mod verify;
 mod writer;
 
+pub use announce::{Temperature, announce};
 pub use building::{BuildingFolder, sweep, sweep_own};
 pub use bus_guard::Guard;
 pub use cache::Cache;

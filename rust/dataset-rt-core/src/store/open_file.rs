@@ -3,6 +3,8 @@
 use std::fs::{self, File};
 use std::io;
 use std::mem::MaybeUninit;
+#[cfg(target_os = "linux")]
+use std::num::NonZeroU64;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
@@ -44,6 +46,14 @@ impl OpenFile {
     pub fn prefetch(&self, offset: u64, length: u64) {
         if let Self::Mapped(mapping) = self {
             mapping.prefetch(offset, length);
+        }
+    }
+
+    /// Asks the system to read bytes from the disk that will be read soon, and does not wait for it.
+    pub fn announce(&self, offset: u64, length: u64) {
+        match self {
+            Self::Mapped(mapping) => mapping.announce(offset, length),
+            Self::Positioned(file) => announce_of(file, offset, length),
         }
     }
 
@@ -106,6 +116,15 @@ impl OpenFile {
         Some(metadata.len()).filter(|length| same && *length < expected)
     }
 }
+
+#[cfg(target_os = "linux")]
+fn announce_of(file: &File, offset: u64, length: u64) {
+    // Advice, which may be ignored.
+    let _ = rustix::fs::fadvise(file, offset, NonZeroU64::new(length), rustix::fs::Advice::WillNeed);
+}
+
+#[cfg(not(target_os = "linux"))]
+fn announce_of(_file: &File, _offset: u64, _length: u64) {}
 
 fn read_all(file: &File, bytes: &mut [u8], offset: u64) -> std::result::Result<(), Failure> {
     let mut done = 0_usize;

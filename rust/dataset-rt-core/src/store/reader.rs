@@ -8,9 +8,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::io::Errno;
 
+use super::announce::Temperature;
 use super::bus_guard::Guard;
 use super::cache::Cache;
 use super::caches::CacheSet;
+use super::device_reads::device_reads;
 use super::open_file::{Failure, OpenFile};
 use super::slots::PayloadSlots;
 use crate::error::{Error, Result};
@@ -21,9 +23,11 @@ use crate::identifier::SampleId;
 const NEIGHBOUR_BYTES: u64 = 16 << 10;
 /// The most bytes that one such call reads.
 const GROUP_BYTES: u64 = 256 << 10;
-/// How many records ahead the processor is asked for the bytes of a mapped one, and for how many of them.
-const PREFETCH_RECORDS: usize = 3;
-const PREFETCH_BYTES: u64 = 4 << 10;
+/// How many bytes of mapped records ahead of the one that is copied the processor is asked for: what its first cache and
+/// the requests in flight can take. At least the next record, but of a longer one only the beginning: the processor finds
+/// the rest by itself.
+const PREFETCH_BYTES: u64 = 8 << 10;
+const PREFETCH_RECORD_BYTES: u64 = 2 << 10;
 /// Scratch memory above this size is given back after use.
 const KEPT_SCRATCH_BYTES: usize = 4 << 20;
 
@@ -44,7 +48,6 @@ pub struct RecordReader {
     decoder: Decoder,
     order: Vec<usize>,
     stored: Vec<u8>,
-    payload: Vec<u8>,
 }
 
 impl fmt::Debug for RecordReader {
@@ -71,6 +74,7 @@ impl RecordReader {
         order.clear();
         order.extend(0..records.len());
         order.sort_unstable_by_key(|index| records.get(*index).map(PlannedRecord::place));
+        let before = device_reads();
         let result = caches.guard().and_then(|guard| {
             let reading = Reading { caches, records, guard, verify };
             self.read_in_order(&order, &reading, slots, cancelled)
@@ -78,8 +82,9 @@ impl RecordReader {
         self.order = order;
         self.stored.truncate(KEPT_SCRATCH_BYTES);
         self.stored.shrink_to(KEPT_SCRATCH_BYTES);
-        self.payload.truncate(KEPT_SCRATCH_BYTES);
-        self.payload.shrink_to(KEPT_SCRATCH_BYTES);
+        if device_reads() != before {
+            caches.temperature().note_cold();
+        }
         result
     }
 
@@ -92,6 +97,8 @@ impl RecordReader {
     ) -> Result<()> {
         let records = reading.records;
         let mut rest = order;
+        // Records that the processor was asked for, their bytes, and the bytes of those that are done with.
+        let (mut asked, mut asked_bytes, mut done_bytes) = (0_usize, 0_u64, 0_u64);
         // Records lie sorted by shard: each is looked up once a run.
         let mut open: Option<((usize, u32), Arc<OpenFile>)> = None;
         while let Some((&first, _)) = rest.split_first() {
@@ -107,7 +114,7 @@ impl RecordReader {
             let file = match &open {
                 Some((known, file)) if *known == shard => Arc::clone(file),
                 _ => {
-                    let file = cache.shard(record.entry.shard)?;
+                    let file = cache.shard(record.entry.shard, reading.caches.temperature())?;
                     open = Some((shard, Arc::clone(&file)));
                     file
                 }
@@ -116,10 +123,22 @@ impl RecordReader {
             let group = if file.is_mapped() { 1 } else { group_length(rest, records) };
             let (members, after) = rest.split_at(group);
             rest = after;
-            if let Some(ahead) = rest.get(PREFETCH_RECORDS - 1).and_then(|index| records.get(*index))
-                && (ahead.cache, ahead.entry.shard) == shard
-            {
-                file.prefetch(ahead.entry.offset, ahead.entry.stored_bytes.min(PREFETCH_BYTES));
+            if file.is_mapped() {
+                let done = order.len() - rest.len();
+                done_bytes += record.entry.stored_bytes.min(PREFETCH_RECORD_BYTES);
+                while asked <= done || asked_bytes < done_bytes + PREFETCH_BYTES {
+                    let Some(ahead) = order.get(asked).and_then(|index| records.get(*index)) else { break };
+                    if (ahead.cache, ahead.entry.shard) != shard {
+                        // It is asked for once its shard is open.
+                        if asked >= done {
+                            break;
+                        }
+                    } else if asked > 0 {
+                        file.prefetch(ahead.entry.offset, ahead.entry.stored_bytes.min(PREFETCH_RECORD_BYTES));
+                    }
+                    asked_bytes += ahead.entry.stored_bytes.min(PREFETCH_RECORD_BYTES);
+                    asked += 1;
+                }
             }
             if group == 1 {
                 self.read_one(reading, &file, cache, record, slots.slot(first))?;
@@ -210,18 +229,25 @@ impl RecordReader {
         slot: &mut [MaybeUninit<u8>],
     ) -> Result<()> {
         let entry = &record.entry;
-        let payload = if entry.codec == Codec::None {
-            stored
-        } else {
-            let payload = grow(&mut self.payload, entry.payload_bytes)?;
-            let path = cache.shard_path(entry.shard);
-            self.decoder.decode(entry.codec, stored, payload, &path, record.sample)?;
-            payload
-        };
-        check_slot(slot, payload.len() as u64)?;
-        slot.write_copy_of_slice(payload);
-        Ok(())
+        check_slot(slot, entry.payload_bytes)?;
+        if entry.codec == Codec::None {
+            check_slot(slot, stored.len() as u64)?;
+            slot.write_copy_of_slice(stored);
+            return Ok(());
+        }
+        let path = cache.shard_path(entry.shard);
+        self.decoder.decode(entry.codec, stored, cleared(slot), &path, record.sample)
     }
+}
+
+/// A slot as initialised memory: unpackers take no other. Clearing it costs less than another copy.
+#[expect(unsafe_code, reason = "the slot was initialised byte by byte")]
+fn cleared(slot: &mut [MaybeUninit<u8>]) -> &mut [u8] {
+    for byte in slot.iter_mut() {
+        byte.write(0);
+    }
+    // SAFETY: every byte was just written.
+    unsafe { slot.assume_init_mut() }
 }
 
 /// A run that is being read.
@@ -247,7 +273,8 @@ impl Reading<'_> {
 }
 
 impl PlannedRecord {
-    fn place(&self) -> (usize, u32, u64) {
+    /// Where the record lies: cache, shard and offset.
+    pub(super) fn place(&self) -> (usize, u32, u64) {
         (self.cache, self.entry.shard, self.entry.offset)
     }
 }
@@ -320,7 +347,7 @@ fn unread(failure: Failure, cache: &Cache, record: &PlannedRecord) -> Error {
                 Error::RecordRange { file, sample, offset, expected, found }
             } else {
                 // The record is there, another one is not, or the disk did not give it.
-                cache.shard(record.entry.shard).err().unwrap_or_else(|| {
+                cache.shard(record.entry.shard, &Temperature::default()).err().unwrap_or_else(|| {
                     let source = Errno::IO.into();
                     Error::Io { path: file, operation: "cannot read", bytes: Some(expected), source }
                 })
