@@ -41,7 +41,7 @@ fn index() -> Vec<u8> {
 
 fn lookups(criterion: &mut Criterion) {
     let index = index();
-    let limits = EntryLimits { shards: 1, max_payload_bytes: 1024 };
+    let limits = EntryLimits { shards: 1, max_payload_bytes: 1024, stored_bytes: 1 << 40 };
     let file = Path::new("index.bin");
     let mut group = criterion.benchmark_group("index lookups");
     group.throughput(Throughput::Elements(RUN as u64));

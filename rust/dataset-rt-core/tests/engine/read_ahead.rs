@@ -10,10 +10,12 @@ use dataset_rt_core::Error;
 use dataset_rt_core::order::{Mode, Remainder, Window, World};
 use dataset_rt_core::population::Population;
 use dataset_rt_core::runtime::{BatchSlots, Drawer, ReadAhead, ReadLimits, Runtime};
-use dataset_rt_core::store::CacheSet;
+use dataset_rt_core::store::{CacheSet, IoMode};
 use dataset_rt_core::{Position, Result};
 
-use crate::support::{Caller, Row, Settings, drain, exit, fork, open, payload, pool, vouch, wait_for, whole, window};
+use crate::support::{
+    Caller, Row, Settings, drain, exit, fork, open, open_to_read, payload, pool, tree, vouch, wait_for, whole, window,
+};
 
 const SAMPLES: u64 = 300;
 
@@ -369,4 +371,33 @@ fn a_forked_child_that_drops_a_runtime_waits_for_no_thread_of_its_parent() {
         started
     });
     assert_eq!(runtime.unwrap().pool().unwrap().threads(), 2);
+}
+
+/// Has the system forget what it holds of the files below a folder; they were written through to the disk before.
+fn evict(folder: &Path) {
+    for name in tree(folder).keys() {
+        let file = fs::File::open(folder.join(name)).unwrap();
+        rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::DontNeed).unwrap();
+    }
+}
+
+#[test]
+fn runs_are_announced_from_the_first_read_of_a_disk_until_all_is_in_memory() {
+    // On the disk of the checkout: a folder for temporary files may lie in memory.
+    let root = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let path = Settings { max_shard_bytes: 1 << 20, ..Settings::default() }.build(root.path(), "train", SAMPLES);
+    for (workers, io) in [(1, IoMode::Auto), (2, IoMode::Auto), (1, IoMode::Mapped), (1, IoMode::Positioned)] {
+        evict(&path);
+        let caches = open_to_read(&[&path], io).unwrap();
+        let population = whole(&caches, Mode::Ordered);
+        let limits = ReadLimits::samples(4, 1 << 20, true);
+        let mut ahead = ReadAhead::new(Arc::clone(&population), window(SAMPLES), SAMPLES, limits, pool(workers));
+        assert!(!caches.temperature().is_cold());
+        ahead.next(&mut BatchSlots::for_run, &mut Caller::default()).unwrap().unwrap();
+        assert!(caches.temperature().is_cold(), "{io:?}");
+        let (rows, error) = drain(&mut ahead, &population, &mut Caller::default());
+        assert!(error.is_none());
+        assert_eq!(rows, oracle(&population, &window(SAMPLES))[1..]);
+        assert!(!caches.temperature().is_cold(), "{io:?}");
+    }
 }
