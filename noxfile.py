@@ -48,9 +48,9 @@ TEST_TOOLS = ("pytest>=8", "hypothesis>=6.100", "blake3>=1.0.8")
 
 # What an adapter's tests and examples import beside the adapter, its framework and pytest.
 ADAPTER_TOOLS = {
-    "torch": ("packaging",),
+    "torch": ("packaging", "torchdata>=0.11", "lightning>=2.4", "accelerate>=1.0", "scikit-learn"),
     "jax": ("packaging", "optax", "orbax-checkpoint", "scikit-learn"),
-    "tf": ("packaging",),
+    "tf": ("packaging", "scikit-learn"),
     "hf": ("packaging", "pillow", "bokeh-sampledata", "scikit-learn"),
 }
 # The core's test files about what its native code does to disks and processes, which is the same under every Python:
@@ -59,9 +59,16 @@ SYSTEM_TESTS = tuple(f"packages/dataset-rt/tests/test_{name}.py" for name in ("p
 WITHOUT_SYSTEM_TESTS = tuple(f"--ignore={path}" for path in SYSTEM_TESTS)
 # The core's test files that hold grids, of which `tests` runs a part.
 GRIDS = ("resume", "ranks", "table", "publication", "reading", "metadata")
+# The adapters' test files that hold grids, likewise.
+ADAPTER_GRIDS = {"torch": "orders", "jax": "orders", "tf": "checkpoint"}
 
 # The scripts in examples/ that need an adapter; each runs twice in one fresh folder.
-ADAPTER_EXAMPLES: dict[str, tuple[str, ...]] = {"torch": (), "jax": ("jax_digits.py",), "tf": (), "hf": ()}
+ADAPTER_EXAMPLES: dict[str, tuple[str, ...]] = {
+    "torch": ("torch_digits.py",),
+    "jax": ("jax_digits.py",),
+    "tf": ("tf_digits.py",),
+    "hf": ("hf_films.py",),
+}
 
 # What builds the pages, and what their programs import beside the packages.
 DOCS_TOOLS = (
@@ -244,13 +251,14 @@ def types(session: nox.Session) -> None:
     for script in (
         "noxfile.py",
         "examples/quickstart.py",
-        "examples/jax_digits.py",
+        *(f"examples/{example}" for examples in ADAPTER_EXAMPLES.values() for example in examples),
         "conformance/pin_streams.py",
         "testdata/format/make_v1.py",
     ):
         session.run("mypy", script)
     contenders = sorted((ROOT / "benchmarks" / "peers").glob("*.py"))
-    session.run("mypy", "benchmarks/run.py", *map(str, contenders))
+    loaders_of_adapters = [f"benchmarks/{adapter}_loaders.py" for adapter in LOADER_BENCHMARKS]
+    session.run("mypy", "benchmarks/run.py", *loaders_of_adapters, *map(str, contenders))
     session.run("python", "-m", "mypy.stubtest", "dataset_rt._core", "--mypy-config-file", "pyproject.toml")
 
 
@@ -410,8 +418,10 @@ def grid(session: nox.Session) -> None:
     # Pytest's last line is the result: how many combinations ran.
     tests_of_grids = [f"packages/dataset-rt/tests/test_{name}.py" for name in GRIDS]
     run_pytest(session, *tests_of_grids, *session.posargs)
-    session.install(*adapter_wheels("jax"), *ADAPTER_TOOLS["jax"])
-    run_pytest(session, "packages/dataset-rt-jax/tests/test_orders.py", *session.posargs, name="grid-jax")
+    for adapter, name in ADAPTER_GRIDS.items():
+        session.install(*adapter_wheels(adapter), *ADAPTER_TOOLS[adapter])
+        tests_of_grid = f"packages/dataset-rt-{adapter}/tests/test_{name}.py"
+        run_pytest(session, tests_of_grid, *session.posargs, name=f"grid-{adapter}")
 
 
 @nox.session(requires=["build"])

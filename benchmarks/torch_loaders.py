@@ -1,6 +1,7 @@
 """DataLoaders beside each other: shuffled, into one uint8 tensor [256, size] a batch, in the same loop.
 
-    nox -s bench-torch            # or: python benchmarks/torch_loaders.py [--rounds 5] [--scale 1.0]
+    nox -s "loaders(adapter='torch')"                              # everything, each contender in its environment
+    nox -s "loaders(adapter='torch')" -- --rounds 1 --scale 0.1    # a short look
 
 Each contender stores the payloads once and then serves one epoch a round, with 0 and with 2 persistent workers. It is
 used by its fastest documented way; one whose shuffle is by chunks or buffers is asked for no more than that.
