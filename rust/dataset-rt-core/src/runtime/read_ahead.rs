@@ -14,7 +14,8 @@ use crate::order::Window;
 use crate::population::Population;
 use crate::store::{PayloadSlots, RecordReader};
 
-/// Draws of a run of single samples: the cost of handing a run to a thread is spread over them.
+/// Draws of a run of single samples: the cost of handing a run to a thread is spread over them. With two threads and
+/// 1 KiB a sample took 574 ns at 16 draws a run, 518 at 32 and 504 at 64, each with four runs in flight, and 493 with eight.
 const RUN_DRAWS: u64 = 64;
 /// Payload bytes of such a run: few large payloads in flight stay in the processor's cache.
 const RUN_BYTES: u64 = 512 << 10;
@@ -45,13 +46,14 @@ impl ReadLimits {
         }
     }
 
-    /// For a reader that delivers batches: a batch is one run, and always one is read ahead.
+    /// For a reader that delivers batches: a batch is one run. Two are on their way where `prefetch_bytes` allows it,
+    /// however small `prefetch_size` is, because one batch is read by one thread; and one at least.
     #[must_use]
     pub fn batches(batch_size: u64, prefetch_size: u64, prefetch_bytes: u64, verify: bool) -> Self {
         Self {
             run_draws: batch_size.max(1),
             run_bytes: u64::MAX,
-            ahead_draws: prefetch_size.max(batch_size),
+            ahead_draws: prefetch_size.max(batch_size.saturating_mul(2)),
             ahead_bytes: prefetch_bytes,
             verify,
         }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use arrow_array::RecordBatch;
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, statat};
 
 use super::announce::Temperature;
 use super::bus_guard::Guard;
@@ -42,15 +43,13 @@ pub struct Cache {
     io: Way,
     index: PerProcess<Vec<u8>>,
     batches: Vec<PerProcess<RecordBatch>>,
-    shards_checked: PerProcess<()>,
 }
 
 impl Cache {
     /// Opens the cache in the folder `path`.
     ///
-    /// Checks the manifest's digest, the lengths of index and metadata, the index header and the Arrow footer. Costs
-    /// nothing that grows with the number of samples but the manifest's list of metadata batches and shards. The shards'
-    /// lengths are checked before the first of them is read.
+    /// Checks the manifest's digest, every file's length, the index header and the Arrow footer. Costs nothing that
+    /// grows with the number of samples but the manifest's list of metadata batches and shards.
     ///
     /// # Errors
     /// [`Error::CacheNotFound`] where there is no manifest, [`Error::Version`] for another format version, an error of
@@ -61,9 +60,7 @@ impl Cache {
         let io = io.way(&path);
         let manifest = read_manifest(&path)?;
         check_folder_name(&path, &manifest)?;
-        for (name, entry) in manifest.files.iter().filter(|(name, _)| !is_shard(name)) {
-            check_length(&path.join(name), entry.bytes)?;
-        }
+        check_lengths(&path, &manifest)?;
         let index_path = path.join(INDEX_FILE);
         let mut header = [0_u8; INDEX_HEADER_BYTES];
         read_exact(&files::open(&index_path)?, &index_path, &mut header, 0)?;
@@ -77,7 +74,6 @@ impl Cache {
             owner: files::new_owner(),
             io,
             index: PerProcess::new(),
-            shards_checked: PerProcess::new(),
             batches,
             given_path,
             path,
@@ -217,7 +213,6 @@ impl Cache {
         if let Some(file) = files::known(key) {
             return Ok(file);
         }
-        self.check_shards()?;
         let path = self.shard_path(shard);
         let length = self.shard_bytes(shard);
         files::shared(key, &path, length, |file| {
@@ -226,19 +221,6 @@ impl Cache {
             read_exact(file, &path, &mut header, 0)?;
             check_shard_header(&header, shard, &path)
         })
-    }
-
-    /// Checks, once, that every shard is there and has its length: what is missing is said before the first sample comes,
-    /// not when it is needed hours later.
-    fn check_shards(&self) -> Result<()> {
-        if self.shards_checked.inherited().is_some() {
-            return Ok(());
-        }
-        for (name, entry) in self.manifest.files.iter().filter(|(name, _)| is_shard(name)) {
-            check_length(&self.path.join(name), entry.bytes)?;
-        }
-        self.shards_checked.get_or_init(|| ());
-        Ok(())
     }
 
     /// Closes a shard whose pages were lost, so that the next read opens and checks it anew.
@@ -339,8 +321,22 @@ impl Drop for Cache {
     }
 }
 
-fn is_shard(name: &str) -> bool {
-    name.strip_prefix(SHARD_FOLDER).is_some_and(|rest| rest.starts_with('/'))
+/// Checks the length of every file. Shards are looked up from their folder on: there may be many, and a whole path takes
+/// several times as long.
+fn check_lengths(path: &Path, manifest: &Manifest) -> Result<()> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let folder = rustix::fs::open(path.join(SHARD_FOLDER), flags, Mode::empty()).ok();
+    for (name, entry) in &manifest.files {
+        let shard = name.strip_prefix(SHARD_FOLDER).and_then(|name| name.strip_prefix('/'));
+        let found = folder.as_ref().zip(shard).and_then(|(folder, name)| statat(folder, name, AtFlags::empty()).ok());
+        let right = found.is_some_and(|found| {
+            FileType::from_raw_mode(found.st_mode).is_file() && u64::try_from(found.st_size) == Ok(entry.bytes)
+        });
+        if !right {
+            check_length(&path.join(name), entry.bytes)?;
+        }
+    }
+    Ok(())
 }
 
 fn open_footer(path: &Path, manifest: &Manifest) -> Result<Footer> {
