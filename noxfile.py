@@ -210,8 +210,8 @@ def lint(session: nox.Session) -> None:
 @nox.session(venv_backend="none")
 def rust(session: nox.Session) -> None:
     """Run the Rust tests, by cargo-nextest where it is installed, and the doc tests."""
-    runner = ["nextest", "run", "--no-fail-fast"] if shutil.which("cargo-nextest") else ["test", "--no-fail-fast", "--lib", "--tests"]
-    cargo(session, *runner, "--workspace", "--locked")
+    runner = ["nextest", "run"] if shutil.which("cargo-nextest") else ["test", "--lib", "--tests"]
+    cargo(session, *runner, "--no-fail-fast", "--workspace", "--locked")
     cargo(session, "test", "--doc", "--workspace", "--locked")
 
 
