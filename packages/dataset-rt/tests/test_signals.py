@@ -141,12 +141,14 @@ ENDINGS = {
         "build(lambda number: number < 50 or os.kill(os.getpid(), signal.SIGTERM) or time.sleep(0.01))\n"
     ),
     "a source that exits": "build(lambda number: number < 50 or sys.exit(3))\n",
-    "a thread that writes while the program exits": (
+}
+# Python 3.10 ends such threads by unwinding them, which no native code survives that is on their stack.
+if sys.version_info >= (3, 11):
+    ENDINGS["a thread that writes while the program exits"] = (
         "threading.Thread(target=build, args=(lambda number: time.sleep(0.002),), daemon=True).start()\n"
         "time.sleep(0.1)\n"
         "sys.exit(3)\n"
-    ),
-}
+    )
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
