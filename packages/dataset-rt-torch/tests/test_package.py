@@ -9,6 +9,7 @@ from packaging.requirements import Requirement
 from packaging.version import Version
 
 import dataset_rt_torch
+from dataset_rt_torch.driver import TorchDriver
 
 NAME = "dataset-rt-torch"
 FRAMEWORKS = {"datasets", "grain", "jax", "keras", "tensorflow", "torch"}
@@ -49,7 +50,7 @@ def test_the_licence_and_the_marker_of_types_are_installed() -> None:
 
 def test_it_registers_as_an_adapter() -> None:
     (entry,) = importlib.metadata.entry_points(group="dataset_rt.adapters", name="torch")
-    assert entry.load() is dataset_rt_torch
+    assert entry.load() is TorchDriver
 
 
 def test_every_public_name_is_there_and_documented() -> None:
