@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader
 from torchdata.stateful_dataloader import StatefulDataLoader
 
 import dataset_rt as drt
-from dataset_rt_torch import StreamBatchSampler, StreamDataset, collate_samples, make_dataloader
+from dataset_rt_torch import StreamBatchSampler, StreamDataset, StreamIterableDataset, collate_samples, make_dataloader
 
 WINDOWS = 3
 WORKER = Path(__file__).with_name("resume_worker.py")
@@ -258,3 +258,15 @@ def test_torchdatas_loader_that_was_at_its_end_goes_on_with_the_next_window(open
     resumed = own_state(open_cache(), workers)
     resumed.load_state_dict(state)
     assert delivered + drawn(resumed, 2) == whole
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_torchdatas_loader_does_not_save_an_iterable_dataset(dataset, workers):
+    batches = StreamIterableDataset(dataset, 4)
+    loader = StatefulDataLoader(batches, batch_size=None, num_workers=workers, collate_fn=collate_samples)
+    refused = pytest.raises(drt.ConfigError, match="a StreamIterableDataset must not be saved")
+    with refused:
+        next(iter(loader))
+        loader.state_dict()
+    with refused:
+        batches.load_state_dict({})

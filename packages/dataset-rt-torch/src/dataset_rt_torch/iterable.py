@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -13,6 +13,7 @@ from dataset_rt import CachedDataset, CachedSample, ConfigError, SampleStream, W
 from dataset_rt_torch.other_sharding import refuse_other_sharding
 from dataset_rt_torch.reading import Decoding
 from dataset_rt_torch.source import Plan
+from dataset_rt_torch.worker_errors import errors_reach_the_parent
 
 __all__ = ["StreamIterableDataset"]
 
@@ -26,7 +27,8 @@ class StreamIterableDataset(IterableDataset[Any]):
     another, for running persistent workers, too; `make_dataloader` does so by itself.
 
     The table is that of the moment when this was made. For edits between epochs use
-    `StreamDataset`.
+    `StreamDataset`. And this has no state to save: torchdata's `StatefulDataLoader`, which
+    asks for one with every batch of a worker, is refused.
 
     Args:
         dataset: A `CachedDataset`, a rank's view, or a `stream()`.
@@ -60,7 +62,7 @@ class StreamIterableDataset(IterableDataset[Any]):
         self._batches = (self.plan.batch_size, drop_last)
         self._world: tuple[int, int, str] | None = None
         # First position and nominal length, as bits of unsigned numbers, in memory that workers share.
-        self._place: torch.Tensor = torch.zeros(2, dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call]
+        self._place: torch.Tensor = torch.zeros(2, dtype=torch.int64).share_memory_()
         self._set_place(self.plan.source.position, self._stream.epoch_len)
         self._reserved: Window | None = None
 
@@ -87,6 +89,27 @@ class StreamIterableDataset(IterableDataset[Any]):
         self._stream.window(position, epoch_len=length)
         self._set_place(int(position), int(length))
         self._reserved = None
+
+    def state_dict(self) -> dict[str, Any]:
+        """Refuse: torchdata's loader would count the batches of a window, and forget which window it was.
+
+        Raises:
+            ConfigError: Always.
+        """
+        with errors_reach_the_parent():
+            raise ConfigError(
+                "a StreamIterableDataset must not be saved, since every iteration delivers one window again; use a "
+                "StreamDataset with a StreamBatchSampler in a StatefulDataLoader, or the state of "
+                "make_dataloader(iterable=True)"
+            )
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:  # noqa: ARG002
+        """Refuse, as `state_dict` does.
+
+        Raises:
+            ConfigError: Always.
+        """
+        self.state_dict()
 
     def __iter__(self) -> Iterator[Any]:
         """Yield this worker's batches of the window."""
