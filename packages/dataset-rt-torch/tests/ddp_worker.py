@@ -35,6 +35,22 @@ def draw(cache: str, folder: str, workers: str, stop_early: str) -> None:
     Path(folder, f"rank-{rank}.json").write_text(json.dumps({"epochs": epochs, "position": dataset.position}))
 
 
+def go_on(cache: str, folder: str, workers: str, saved: str, batches: str) -> None:
+    """Load a state if there is one, deliver so many batches, and write them with the state behind them."""
+    rank, size = world()
+    loader = make_dataloader(opened(cache), 4, num_workers=int(workers))
+    if Path(saved).exists():
+        loader.load_state_dict(json.loads(Path(saved).read_text()))
+    delivered: list[list[int]] = []
+    while len(delivered) < int(batches):
+        for batch in loader:
+            delivered.append(batch["sample_id"].tolist())
+            if len(delivered) == int(batches):
+                break
+    said = {"batches": delivered, "state": loader.state_dict()}
+    Path(folder, f"rank-{rank}-of-{size}.json").write_text(json.dumps(said))
+
+
 def train(cache: str, folder: str, killed_at: str) -> None:
     """Train on digits for two epochs from the newest checkpoint on; die at a step, or write the weights."""
     rank, _ = world()
@@ -80,6 +96,9 @@ if __name__ == "__main__":
         draw(*arguments)
     elif what == "draw-by-environment":
         draw(*arguments)
+    elif what == "go-on":
+        distributed.init_process_group("gloo")
+        go_on(*arguments)
     else:
         distributed.init_process_group("gloo")
         train(*arguments)

@@ -80,6 +80,23 @@ def test_a_rank_that_stops_early_blocks_nobody(cache, tmp_path):
     assert [len(epoch["batches"]) for epoch in second["epochs"]] == [3, 3]
 
 
+def test_a_state_goes_on_in_another_number_of_processes(cache, open_cache, tmp_path):
+    saved = tmp_path / "state.json"
+    drawn = []
+    # 16 of the window's 24 draws on 2 ranks, its last 8 on 4, and of the next window the first 8 on 1.
+    for size, workers, batches in ((2, 1, 2), (4, 0, 1), (1, 2, 2)):
+        codes, said = run_ranks(size, "go-on", cache, tmp_path, workers, saved, batches, folder=tmp_path)
+        assert codes == [0] * size, said
+        files = [tmp_path / f"rank-{rank}-of-{size}.json" for rank in range(size)]
+        ranks = [json.loads(file.read_text()) for file in files]
+        assert all(rank["state"] == ranks[0]["state"] for rank in ranks)
+        saved.write_text(json.dumps(ranks[-1]["state"]))
+        draws = [list(itertools.chain.from_iterable(rank["batches"])) for rank in ranks]
+        drawn += itertools.chain.from_iterable(zip(*draws, strict=True))
+    assert drawn == open_cache().stream().records(0, 32).tolist()
+    assert json.loads(saved.read_text())["position"] == 32
+
+
 class Digits:
     """The digit images that scikit-learn brings along."""
 
@@ -97,7 +114,9 @@ def test_a_killed_training_run_ends_with_the_same_weights(write, tmp_path):
     whole.mkdir()
     broken.mkdir()
     assert run_ranks(2, "train", cache, whole, -1, folder=whole)[0] == [0, 0]
-    # In the middle of the first epoch, two steps behind the newest checkpoint; then again in the second one.
+    # Each rank takes 29 batches an epoch, and every fifth step is saved. The first kill falls two steps behind a
+    # checkpoint of the first epoch; the second one a step behind a checkpoint of the second epoch, in a run that was
+    # resumed already.
     for killed_at in (17, 41):
         codes, said = run_ranks(2, "train", cache, broken, killed_at, folder=broken)
         assert -signal.SIGKILL in codes, said
