@@ -87,6 +87,23 @@ def test_views_copy_no_payload_cannot_be_written_and_keep_their_batch_alive():
         drt.array_decoder("<f4", (2,)).views(batch_of(payloads_of(values)))
 
 
+def test_owned_arrays_are_the_batchs_memory_writable_and_outlive_the_batch():
+    values = arrays(4)
+    batch = batch_of(payloads_of(values), label=pa.array([1, 2, 3, 4]))
+    decode = drt.array_decoder("<f4", (2, 3), metadata=["label"])
+    memory = np.frombuffer(batch.column("data").buffers()[2], np.uint8)
+    owned = decode.owned(batch.slice(1, 2))
+    assert list(owned) == ["data", "label", "cache_id", "sample_id"]
+    assert np.shares_memory(owned["data"], memory)
+    owned["data"] += 1
+    assert memory.tobytes() == np.concatenate([values[:1], values[1:3] + 1, values[3:]]).tobytes()
+    del batch, memory
+    np.testing.assert_array_equal(owned["data"], values[1:3] + 1)
+    assert decode.owned(batch_of([], label=pa.array([], pa.int64())))["data"].flags.writeable
+    with pytest.raises(drt.MetadataError, match="a payload of 8 bytes expected"):
+        drt.array_decoder("<f4", (2,)).owned(batch_of(payloads_of(values)))
+
+
 @pytest.mark.parametrize(("start", "length"), [(0, 3), (2, 5), (7, 3), (9, 1), (4, 0)])
 def test_sliced_batches_are_decoded_from_their_own_offsets(start, length):
     values = arrays(10)

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dataset_rt import CachedSample, ConfigError, SampleStream, Window
+from dataset_rt import ArrayDecoder, CachedSample, ConfigError, SampleStream, Window
 from dataset_rt_torch.worker_errors import errors_reach_the_parent
 
 __all__ = ["Decoding", "Loaded"]
@@ -43,7 +43,8 @@ class Decoding:
         if decode is not None and decode_batch is not None:
             raise ConfigError("decode and decode_batch must not be given both; decode_batch is the faster one")
         self._decode = decode
-        self._decode_batch = decode_batch
+        # Nobody else sees the batches that are read here, so their memory can become the tensors'.
+        self._decode_batch = decode_batch.owned if type(decode_batch) is ArrayDecoder else decode_batch
 
     def read(self, stream: SampleStream, records: npt.NDArray[np.uint64]) -> Any:
         """Read records in the calling thread and decode them: a list of samples, or what `decode_batch` gives."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -62,7 +62,7 @@ class ArrayDecoder:
             ConfigError: If the batch has no such column.
         """
         decoded = self.views(batch)
-        return {name: np.array(values) if name == "data" else values for name, values in decoded.items()}
+        return {**decoded, "data": np.array(decoded["data"])}
 
     def views(self, batch: pa.RecordBatch) -> dict[str, npt.NDArray[Any]]:
         """Decode one batch without copying its payloads.
@@ -78,16 +78,42 @@ class ArrayDecoder:
             MetadataError: As in a call.
             ConfigError: As in a call.
         """
+        decoded = self._decode(batch, _read_only)
+        decoded["data"].flags.writeable = False
+        return decoded
+
+    def owned(self, batch: pa.RecordBatch) -> dict[str, npt.NDArray[Any]]:
+        """Decode one batch into arrays that take over the memory of its payloads.
+
+        Args:
+            batch: As in a call, and read by the caller itself: after this nobody else may
+                look at it, at its slices or at its buffers, since writing to `data`
+                changes them.
+
+        Returns:
+            As a call, except that `data` is the batch's memory, writable, without a copy.
+            Once the last array over it is gone, the iterator that made the batch may fill
+            it again.
+
+        Raises:
+            MetadataError: As in a call.
+            ConfigError: As in a call.
+        """
+        return self._decode(batch, _writable)
+
+    def _decode(self, batch: pa.RecordBatch, memory: Callable[[Any], Any]) -> dict[str, npt.NDArray[Any]]:
         identities = {
             name: np.array(_column(batch, name).to_numpy(zero_copy_only=False), dtype=np.uint64)
             for name in ("cache_id", "sample_id")
         }
-        decoded = {"data": self._payloads(batch, identities)}
+        decoded = {"data": self._payloads(batch, identities, memory)}
         for name in self.metadata:
             decoded[name] = _metadata(_column(batch, name), name, identities)
         return {**decoded, **identities}
 
-    def _payloads(self, batch: pa.RecordBatch, identities: dict[str, npt.NDArray[Any]]) -> npt.NDArray[Any]:
+    def _payloads(
+        self, batch: pa.RecordBatch, identities: dict[str, npt.NDArray[Any]], memory: Callable[[Any], Any]
+    ) -> npt.NDArray[Any]:
         column = _column(batch, "data")
         rows = len(column)
         if str(column.type) != "large_binary":
@@ -98,7 +124,7 @@ class ArrayDecoder:
                 f"{_place(identities, row)}: a payload expected, found null; the batch did not come from a dataset"
             )
         if rows == 0:
-            return self._read_only(np.empty((0, *self.shape), dtype=self.dtype))
+            return np.empty((0, *self.shape), dtype=self.dtype)
 
         _, offsets_buffer, values = column.buffers()
         # A sliced column shares its parent's buffers and begins at `offset`.
@@ -113,14 +139,30 @@ class ArrayDecoder:
                 "array_decoder is for payloads that are raw arrays of one shape"
             )
         if self.payload_bytes == 0:
-            return self._read_only(np.empty((rows, *self.shape), dtype=self.dtype))
-        whole = np.ndarray((rows, *self.shape), self.dtype, buffer=values, offset=int(offsets[0]))
-        return self._read_only(whole)
+            return np.empty((rows, *self.shape), dtype=self.dtype)
+        return np.ndarray((rows, *self.shape), self.dtype, buffer=memory(values), offset=int(offsets[0]))
 
-    @staticmethod
-    def _read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        array.flags.writeable = False
-        return array
+
+def _read_only(values: Any) -> Any:
+    """A buffer of Arrow as it is."""
+    return values
+
+
+class _Memory:
+    """The bytes of a buffer of Arrow, which lets nobody write by itself, and which this keeps alive."""
+
+    def __init__(self, values: Any) -> None:
+        self._values = values
+        self.__array_interface__ = {
+            "version": 3,
+            "typestr": "|u1",
+            "shape": (values.size,),
+            "data": (values.address, False),
+        }
+
+
+def _writable(values: Any) -> Any:
+    return np.asarray(_Memory(values))
 
 
 def array_decoder(
