@@ -303,3 +303,60 @@ def test_a_program_ends_though_an_iteration_is_unfinished(cache):
     command = [sys.executable, "-W", "error", "-c", program, str(cache)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert (done.returncode, done.stdout, done.stderr) == (0, "[4, 4]\n", "")
+
+
+# --- What workers send
+
+
+def large_and_small(batch):
+    numbers = batch.column("sample_id").to_numpy().astype("i8")
+    return {
+        "large": np.repeat(numbers[:, None].astype("u1"), 1 << 19, axis=1),
+        "small": (numbers * 2, [numbers % 2 == 0]),
+        "none": numbers[:0].reshape(0, 3),
+        "half": torch.from_numpy(numbers).to(torch.bfloat16),
+        "turned": torch.from_numpy(np.stack([numbers, numbers])).T,
+        "text": ["a", None],
+    }
+
+
+def test_small_tensors_arrive_as_bytes_and_large_ones_in_shared_memory(dataset):
+    loader = make_dataloader(dataset, 4, num_workers=1, decode_batch=large_and_small, drop_last=True)
+    expected = dataset.stream().records(0, 20).reshape(5, 4).tolist()
+    for batch, numbers in zip(loader, expected, strict=True):
+        assert batch["large"].shape == (4, 1 << 19)
+        assert batch["large"][:, -1].tolist() == numbers
+        doubled, (is_even,) = batch["small"]
+        assert doubled.tolist() == [2 * number for number in numbers]
+        assert is_even.dtype == torch.bool
+        assert is_even.tolist() == [number % 2 == 0 for number in numbers]
+        assert batch["none"].shape == (0, 3)
+        assert batch["half"].tolist() == numbers
+        assert batch["turned"].tolist() == [[number, number] for number in numbers]
+        assert batch["text"] == ["a", None]
+        assert [batch["large"].is_shared(), doubled.is_shared(), is_even.is_shared()] == [True, False, False]
+        for tensor in (batch["large"], doubled):
+            tensor += 1
+
+
+def test_a_collate_function_around_ours_gets_tensors_in_a_worker(dataset):
+    loader = make_dataloader(dataset, 4, num_workers=1, collate_fn=numbers_of)
+    assert next(iter(loader)).tolist() == dataset.stream().records(0, 4).tolist()
+
+
+def numbers_of(batch):
+    return collate_samples(batch)["sample_id"] + 0
+
+
+# --- Memory
+
+
+def test_a_batch_that_is_kept_never_changes_and_one_that_is_dropped_gives_its_memory(open_cache, write, tmp_path):
+    dataset = open_cache(write(tmp_path, Rows("wide", [bytes([number]) * (1 << 20) for number in range(16)])))
+    loader = make_dataloader(dataset, 4, decode_batch=drt.array_decoder("u1", 1 << 20))
+    kept = [(batch["data"], ids(batch)) for _ in range(3) for batch in loader]
+    assert all((data == torch.tensor(numbers)[:, None]).all() for data, numbers in kept)
+    assert len({data.data_ptr() for data, _ in kept}) == 12
+    del kept
+    addresses = {batch["data"].data_ptr() for _ in range(10) for batch in loader}
+    assert len(addresses) <= 4, "of 40 batches, and of 10 iterators"

@@ -10,12 +10,12 @@ from torch.utils.data import DataLoader
 
 from dataset_rt import CachedDataset, CachedSample, ConfigError, SampleStream, Window
 from dataset_rt_torch.addresses import addresses
-from dataset_rt_torch.collate import collate_samples
 from dataset_rt_torch.dataset import StreamDataset
 from dataset_rt_torch.iterable import StreamIterableDataset
 from dataset_rt_torch.reading import Loaded
 from dataset_rt_torch.sampler import StreamBatchSampler
 from dataset_rt_torch.source import Plan
+from dataset_rt_torch.transfer import collate_and_send
 
 __all__ = ["StreamDataLoader", "make_dataloader"]
 
@@ -72,7 +72,7 @@ def make_dataloader(
             )
     if not isinstance(iterable, bool):
         raise ConfigError(f"iterable must be True or False, got {iterable!r}")
-    options |= {"num_workers": num_workers, "collate_fn": collate_samples if collate_fn is None else collate_fn}
+    options |= {"num_workers": num_workers, "collate_fn": collate_and_send if collate_fn is None else collate_fn}
     ranks: dict[str, Any] = {"rank": rank, "world_size": world_size, "remainder": remainder, "drop_last": drop_last}
     if iterable:
         batches = StreamIterableDataset(dataset, batch_size, decode=decode, decode_batch=decode_batch, **ranks)
