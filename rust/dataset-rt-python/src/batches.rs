@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use arrow_schema::SchemaRef;
 use dataset_rt_core::order::Progress;
-use dataset_rt_core::runtime::{BatchSlots, ReadLimits, SpareBuffers, assemble, batch_schema};
+use dataset_rt_core::runtime::{BatchSlots, ReadLimits, assemble, batch_schema};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -29,14 +29,13 @@ struct Delivery {
     batch_size: u64,
     drop_last: bool,
     schema: SchemaRef,
-    spare: Arc<SpareBuffers>,
 }
 
 impl BatchIterator {
     /// An iterator that reserves its window at its first `next`.
     pub fn new(reader: WindowReader<BatchSlots>, batch_size: u64, drop_last: bool) -> Self {
         let schema = batch_schema(&reader.shared.opened.caches.columns());
-        Self { delivery: Exclusive::new(Delivery { reader, batch_size, drop_last, schema, spare: Arc::default() }) }
+        Self { delivery: Exclusive::new(Delivery { reader, batch_size, drop_last, schema }) }
     }
 }
 
@@ -54,10 +53,10 @@ impl Delivery {
             ReadLimits::batches(batch_size, options.prefetch_size, options.prefetch_bytes, options.verify_reads)
         };
         let caches = Arc::clone(self.reader.population.caches());
-        let spare = &self.spare;
+        let spare = Arc::clone(&self.reader.shared.spare);
         let ahead = self.reader.begun(limits, delivered)?;
         let mut outside = WithoutGil::new(py);
-        let finished = ahead.next(&mut |run| BatchSlots::from_spare(spare, run), &mut outside);
+        let finished = ahead.next(&mut |run| BatchSlots::from_spare(&spare, run), &mut outside);
         match finished.map_err(|error| raised_or(outside.raised, error))? {
             Some((first, filled)) => {
                 let assembled = py.detach(|| assemble(&caches, &self.schema, filled)).map_err(exception);

@@ -71,7 +71,7 @@ impl Dataset {
     }
 
     fn fetcher(&self) -> Fetcher<'_> {
-        Fetcher::new(&self.shared.opened, self.shared.options.verify_reads)
+        Fetcher::new(&self.shared)
     }
 
     /// Records of table rows, which may count from the end.

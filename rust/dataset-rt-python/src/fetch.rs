@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use dataset_rt_core::Result;
-use dataset_rt_core::runtime::{BatchSlots, Filled, Run, Work, assemble, batch_schema, plan, read_in_pieces};
+use dataset_rt_core::runtime::{
+    BatchSlots, Filled, Run, SpareBuffers, Work, assemble, batch_schema, plan, read_in_pieces,
+};
 use dataset_rt_core::store::{PayloadSlots, RecordReader};
 use pyo3::prelude::*;
 use pyo3_arrow::PyRecordBatch;
@@ -11,6 +13,7 @@ use pyo3_arrow::PyRecordBatch;
 use crate::errors::{exception, raised_or};
 use crate::outside::WithoutGil;
 use crate::sample::{CachedSample, Opened};
+use crate::shared::Shared;
 use crate::slots::BytesSlots;
 
 /// How many samples are read between two looks at signals.
@@ -19,12 +22,13 @@ const RUN_DRAWS: usize = 256;
 /// Reads records of opened caches.
 pub struct Fetcher<'opened> {
     opened: &'opened Arc<Opened>,
+    spare: &'opened Arc<SpareBuffers>,
     verify: bool,
 }
 
 impl<'opened> Fetcher<'opened> {
-    pub fn new(opened: &'opened Arc<Opened>, verify: bool) -> Self {
-        Self { opened, verify }
+    pub fn new(shared: &'opened Shared) -> Self {
+        Self { opened: &shared.opened, spare: &shared.spare, verify: shared.options.verify_reads }
     }
 
     pub fn sample(&self, py: Python<'_>, record: u64) -> PyResult<CachedSample> {
@@ -51,7 +55,7 @@ impl<'opened> Fetcher<'opened> {
 
     pub fn batch<'py>(&self, py: Python<'py>, records: &[u64]) -> PyResult<Bound<'py, PyAny>> {
         let run = py.detach(|| self.plan(records)).map_err(exception)?;
-        let work = Work::new(run, BatchSlots::for_run).map_err(exception)?;
+        let work = Work::new(run, |run| BatchSlots::from_spare(self.spare, run)).map_err(exception)?;
         let filled = self.read(py, &mut RecordReader::default(), work)?;
         let schema = batch_schema(&self.opened.caches.columns());
         let batch = py.detach(|| assemble(&self.opened.caches, &schema, filled)).map_err(exception)?;

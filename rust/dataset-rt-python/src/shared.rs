@@ -4,7 +4,7 @@ use std::process;
 use std::sync::Arc;
 
 use dataset_rt_core::order::Mode;
-use dataset_rt_core::runtime::{Pool, Runtime};
+use dataset_rt_core::runtime::{Pool, Runtime, SpareBuffers};
 use dataset_rt_core::store::IoMode;
 
 use crate::sample::Opened;
@@ -24,6 +24,8 @@ pub struct ReadOptions {
 pub struct Shared {
     pub opened: Arc<Opened>,
     pub options: ReadOptions,
+    /// Memory of batches, which outlives their iterators: an epoch begins with that of the one before.
+    pub spare: Arc<SpareBuffers>,
     runtime: Option<Arc<Runtime>>,
     /// The process that opened the caches; a child that inherited them reads in the calling thread.
     process: u32,
@@ -32,12 +34,12 @@ pub struct Shared {
 impl Shared {
     /// Caches that were opened by this process.
     pub fn opened_here(opened: Arc<Opened>, options: ReadOptions, runtime: Arc<Runtime>) -> Self {
-        Self { opened, options, runtime: Some(runtime), process: process::id() }
+        Self { opened, options, spare: Arc::default(), runtime: Some(runtime), process: process::id() }
     }
 
     /// Caches that are read in the calling thread alone, as after unpickling.
     pub fn without_threads(opened: Arc<Opened>, options: ReadOptions) -> Self {
-        Self { opened, options, runtime: None, process: process::id() }
+        Self { opened, options, spare: Arc::default(), runtime: None, process: process::id() }
     }
 
     /// The threads for reading, where this process has any for these caches.

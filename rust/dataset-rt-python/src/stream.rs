@@ -66,7 +66,7 @@ impl Stream {
     }
 
     fn fetcher(&self) -> Fetcher<'_> {
-        Fetcher::new(&self.shared.opened, self.shared.options.verify_reads)
+        Fetcher::new(&self.shared)
     }
 }
 

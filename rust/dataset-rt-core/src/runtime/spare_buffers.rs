@@ -14,7 +14,7 @@ const SPARE_BUFFERS: usize = 2;
 /// Smaller ones are left to the allocator, which keeps such memory itself.
 const LEAST_BYTES: usize = 64 << 10;
 
-/// Buffers of one reader. They are freed with it.
+/// Buffers of the readers that share them. They are freed with the last one.
 #[derive(Default)]
 pub struct SpareBuffers(Mutex<Vec<Vec<u8>>>);
 
