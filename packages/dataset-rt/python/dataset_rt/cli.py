@@ -1,4 +1,4 @@
-"""The command `dataset-rt`: look into caches and check them, without a program of one's own."""
+"""The command `dataset-rt`: look into caches and check them and their order, without a program of one's own."""
 
 from __future__ import annotations
 
@@ -11,23 +11,20 @@ from typing import Any
 
 import click
 
-from dataset_rt import _core, reports
-from dataset_rt.errors import CacheNotFoundError, DatasetRTError
+from dataset_rt import reports
+from dataset_rt.cli_digest import digest
+from dataset_rt.cli_parts import FAULTY, caches_at, errors_told, paths_given
 
 __all__ = ["main"]
 
-FAULTY = 1
-"""Exit code: a cache is not what was published. 0 is fine, and 2, which click gives, a wrong use of the command."""
-
 _json = click.option("--json", "as_json", is_flag=True, help="Print JSON, one object a cache, instead of tables.")
-_paths = click.argument("paths", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
 _path = click.argument("path", type=click.Path(exists=True, path_type=Path))
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="dataset-rt", message="dataset-rt %(version)s")
 def main() -> None:
-    """Look into caches of training samples, and check them.
+    """Look into caches of training samples, check them, and digest their order.
 
     PATH is a cache's folder, or a folder with caches in it. The exit code is 0 if
     all is well, 1 if a cache is damaged or cannot be read, and 2 if the command was
@@ -35,13 +32,16 @@ def main() -> None:
     """
 
 
+main.add_command(digest)
+
+
 @main.command()
-@_paths
+@paths_given
 @_json
 def info(paths: tuple[Path, ...], *, as_json: bool) -> None:
     """Say what is in each cache: samples, sizes, columns, identity."""
-    with _errors_told():
-        described = [reports.info(path) for path in _caches(paths)]
+    with errors_told():
+        described = [reports.info(path) for path in caches_at(paths)]
     _print(described, reports.show_info, as_json=as_json)
 
 
@@ -51,8 +51,8 @@ def info(paths: tuple[Path, ...], *, as_json: bool) -> None:
 @_json
 def head(path: Path, count: int, *, as_json: bool) -> None:
     """Show the first samples of each cache: metadata, and how the payload begins."""
-    with _errors_told():
-        samples = [reports.head(cache, count) for cache in _caches((path,))]
+    with errors_told():
+        samples = [reports.head(cache, count) for cache in caches_at((path,))]
     _print(samples, reports.show_head, as_json=as_json)
 
 
@@ -61,13 +61,13 @@ def head(path: Path, count: int, *, as_json: bool) -> None:
 @_json
 def stats(path: Path, *, as_json: bool) -> None:
     """Summarise each cache: every metadata column, and the payloads' sizes."""
-    with _errors_told():
-        summaries = [reports.stats(cache) for cache in _caches((path,))]
+    with errors_told():
+        summaries = [reports.stats(cache) for cache in caches_at((path,))]
     _print(summaries, reports.show_stats, as_json=as_json)
 
 
 @main.command()
-@_paths
+@paths_given
 @click.option("--content", is_flag=True, help="Also read every sample, and compare what they are with their digest.")
 @_json
 def verify(paths: tuple[Path, ...], *, content: bool, as_json: bool) -> None:
@@ -75,9 +75,9 @@ def verify(paths: tuple[Path, ...], *, content: bool, as_json: bool) -> None:
 
     A file that is damaged is searched for the samples that are lost.
     """
-    with _errors_told():
+    with errors_told():
         checked = []
-        for path in _caches(paths):
+        for path in caches_at(paths):
             with _progress(path, passes=2 if content else 1) as progress:
                 checked.append(reports.verify(path, progress, content=content))
     _print(checked, reports.show_verify, as_json=as_json, between="\n")
@@ -86,27 +86,6 @@ def verify(paths: tuple[Path, ...], *, content: bool, as_json: bool) -> None:
     if faults:
         if not as_json:
             click.echo(f"\n{reports.counted(faults, 'fault')} in {faulty} of {reports.counted(len(checked), 'cache')}")
-        sys.exit(FAULTY)
-
-
-def _caches(paths: tuple[Path, ...]) -> list[Path]:
-    """Every cache at the paths, each once, called as the paths were given."""
-    found: dict[Path, Path] = {}
-    for path in paths:
-        for cache in _core.find_caches(path):
-            found.setdefault(cache, path if cache == path.resolve() else path / cache.name)
-    return list(found.values())
-
-
-@contextmanager
-def _errors_told() -> Iterator[None]:
-    """Say what is wrong in one line, without a traceback, and exit with the code for it."""
-    try:
-        yield
-    except CacheNotFoundError as error:
-        raise click.UsageError(str(error)) from error
-    except DatasetRTError as error:
-        click.echo(f"Error: {error}", err=True)
         sys.exit(FAULTY)
 
 

@@ -1,0 +1,41 @@
+"""What the commands of `dataset-rt` have in common: where caches are looked for, and how errors are told."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+
+from dataset_rt import _core
+from dataset_rt.errors import CacheNotFoundError, ConfigError, DatasetRTError, MetadataError
+
+__all__ = ["FAULTY", "caches_at", "errors_told", "paths_given"]
+
+FAULTY = 1
+"""Exit code: a cache is not what was published. 0 is fine, and 2, which click gives, a wrong use of the command."""
+
+paths_given = click.argument("paths", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
+
+
+def caches_at(paths: tuple[Path, ...]) -> list[Path]:
+    """Every cache at the paths, each once, called as the paths were given."""
+    found: dict[Path, Path] = {}
+    for path in paths:
+        for cache in _core.find_caches(path):
+            found.setdefault(cache, path if cache == path.resolve() else path / cache.name)
+    return list(found.values())
+
+
+@contextmanager
+def errors_told() -> Iterator[None]:
+    """Say what is wrong in one line, without a traceback, and exit with the code for it."""
+    try:
+        yield
+    except (CacheNotFoundError, ConfigError, MetadataError) as error:
+        raise click.UsageError(str(error)) from error
+    except DatasetRTError as error:
+        click.echo(f"Error: {error}", err=True)
+        sys.exit(FAULTY)
