@@ -6,12 +6,20 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
+import pyarrow as pa
+
 import dataset_rt as drt
 from dataset_rt.testing.driver import Delivery
 from dataset_rt_tf.batches import as_dataset
+from dataset_rt_tf.decoding import columns_of
 from dataset_rt_tf.state import StreamState
 
 __all__ = ["TensorFlowDriver", "TensorFlowLoader"]
+
+
+def _delivered(batch: pa.RecordBatch) -> dict[str, Any]:
+    """What a delivery has; stored columns may hold nulls, for which tensors have no value."""
+    return columns_of(batch.select(["cache_id", "sample_id", "data"]))
 
 
 class TensorFlowLoader:
@@ -19,38 +27,42 @@ class TensorFlowLoader:
 
     def __init__(self, dataset: drt.CachedDataset, batch_size: int, **options: Any) -> None:
         self._dataset = dataset
-        self._make = partial(as_dataset, dataset, batch_size, **options)
+        self._make = partial(as_dataset, dataset, batch_size, decode_batch=_delivered, **options)
         place = {name: options[name] for name in ("rank", "world_size", "remainder", "drop_last")}
         self._ticket = partial(dataset.ticket, batch_size, **place)
         self._batches: Any = None
         self._epoch_len = 0
         self._state: StreamState | None = None
-        self._consumed = 0
+        # Of the pass that runs; None between passes.
+        self._consumed: int | None = None
 
     def epoch(self) -> Iterator[Delivery]:
         """Deliver the next window."""
         ticket = self._ticket()
         if ticket.num_batches == 0:
             # `as_dataset` refuses epochs without a full batch; the window passes all the same.
-            ticket.reserve()
+            ticket.reserve().finish()
             return
         if self._batches is None or self._epoch_len != self._dataset.epoch_len:
             self._epoch_len = self._dataset.epoch_len
             self._state = StreamState()
             self._batches = self._make(state=self._state)
-        self._consumed = 0
-        for batch in self._batches:
-            self._consumed += 1
+        for consumed, batch in enumerate(self._batches, start=1):
+            self._consumed = consumed
             yield Delivery(batch["cache_id"].numpy(), batch["sample_id"].numpy(), batch["data"].numpy().tolist())
+        self._consumed = None
 
     def state_dict(self) -> dict[str, Any]:
         """Give the state behind the batches that were delivered; tf.data has read ahead of them."""
-        return self._dataset.state_dict() if self._state is None else self._state.state_dict(batches=self._consumed)
+        if self._state is None or self._consumed is None:
+            # Where the next window starts: a rank that is at its end has passed the draws of those that are not.
+            return self._ticket().state_dict()
+        return self._state.state_dict(batches=self._consumed)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Load the dataset's state."""
         self._dataset.load_state_dict(state)
-        self._batches = self._state = None
+        self._batches = self._state = self._consumed = None
 
     def close(self) -> None:
         """End TensorFlow's iterators."""
