@@ -26,7 +26,7 @@ nox.options.default_venv_backend = "uv"
 nox.options.download_python = "never"
 nox.options.sessions = [
     "lint", "rust", "build", "types", "tests", "system", "conformance", "lowest", "sdist", "install", "adapters",
-    "docs", "quickstart", "harness",
+    "together", "docs", "quickstart", "harness",
 ]  # fmt: skip
 
 ROOT = Path(__file__).parent
@@ -252,6 +252,7 @@ def types(session: nox.Session) -> None:
         "noxfile.py",
         "examples/quickstart.py",
         *(f"examples/{example}" for examples in ADAPTER_EXAMPLES.values() for example in examples),
+        "conformance/one_order.py",
         "conformance/pin_streams.py",
         "testdata/format/make_v1.py",
     ):
@@ -283,7 +284,7 @@ def system(session: nox.Session) -> None:
 def conformance(session: nox.Session) -> None:
     """Hold the core's order to the vectors, the pinned streams, the oracle and statistics."""
     session.install(core_wheel(session), *TEST_TOOLS)
-    run_pytest(session, "conformance", *session.posargs)
+    run_pytest(session, "conformance/tests", *session.posargs)
 
 
 @nox.session(python="3.10", requires=["build"])
@@ -388,11 +389,22 @@ def install(session: nox.Session) -> None:
 @nox.session(requires=["build"])
 @nox.parametrize("adapter", ADAPTERS)
 def adapters(session: nox.Session, adapter: str) -> None:
-    """Run each adapter's tests and examples in an environment of its own."""
+    """Run each adapter's tests and examples, and what all drivers must agree on, in an environment of its own."""
     session.install(core_wheel(session), *adapter_wheels(adapter), *TEST_TOOLS, *ADAPTER_TOOLS[adapter])
     run_pytest(session, f"packages/dataset-rt-{adapter}/tests", *session.posargs, name=f"adapters-{adapter}")
+    session.env["DATASET_RT_DRIVERS"] = f"core,{adapter}"
+    # The promises of a driver alone are among its package's tests.
+    shared = ("conformance/frameworks", "--ignore=conformance/frameworks/test_promises.py")
+    run_pytest(session, *shared, name=f"frameworks-{adapter}")
     for example in ADAPTER_EXAMPLES[adapter]:
         run_example(session, example)
+
+
+@nox.session(requires=["build"])
+def together(session: nox.Session) -> None:
+    """Install all adapters and frameworks into one environment, and hold them to one order."""
+    session.install(core_wheel(session), *adapter_wheels(), *TEST_TOOLS)
+    run_pytest(session, "conformance/frameworks", *session.posargs)
 
 
 @nox.session(requires=["build"])
