@@ -181,7 +181,7 @@ def measure(python: Path, subject: str, folder: Path, *, rounds: int, scale: flo
         for kind in dict.fromkeys(kind for kind, _ in CONTENDERS.values())
     }
     try:
-        calls = {
+        calls: dict[str, Callable[[], float]] = {
             name: lambda kind=kind, way=way: workers[kind].call("read", **way).rate
             for name, (kind, way) in CONTENDERS.items()
         }
