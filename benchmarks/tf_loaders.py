@@ -15,6 +15,7 @@ import argparse
 import os
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -173,6 +174,11 @@ class Examples(PlainRecords):
         return {"data": tf.ensure_shape(rows, (None, self.payloads.largest)), "label": parsed["label"]}
 
 
+def read_rate(worker: Worker, way: dict[str, Any]) -> float:
+    """Samples a second of one epoch of a contender."""
+    return worker.call("read", **way).rate
+
+
 def measure(python: Path, subject: str, folder: Path, *, rounds: int, scale: float) -> Row:
     """Measure every contender at one payload size."""
     size, count = SIZES[subject]
@@ -183,8 +189,7 @@ def measure(python: Path, subject: str, folder: Path, *, rounds: int, scale: flo
     }
     try:
         calls: dict[str, Callable[[], float]] = {
-            name: lambda kind=kind, way=way: workers[kind].call("read", **way).rate
-            for name, (kind, way) in CONTENDERS.items()
+            name: partial(read_rate, workers[kind], way) for name, (kind, way) in CONTENDERS.items()
         }
         for call in calls.values():
             call()  # Not counted: it warms the page cache, and TensorFlow's tuning of parallelism.
