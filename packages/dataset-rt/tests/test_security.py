@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import stat
+import subprocess
+import sys
 
 import pytest
 from click.testing import CliRunner
@@ -66,6 +68,69 @@ def test_links_are_followed_but_their_targets_are_never_quoted(cache_of, open_ca
             file.unlink()
             file.write_bytes(content)
     assert len(list(open_caches(path))) == 3
+
+
+# Reads a cache as users do, after its files were exchanged while it was open.
+READER = """
+import os, signal, sys
+from pathlib import Path
+import dataset_rt as drt
+signal.signal(signal.SIGINT, signal.default_int_handler)
+path, name, kind, io = Path(sys.argv[1]), *sys.argv[2:]
+config = drt.ReaderConfig(shuffle=False, io=io)
+dataset = drt.DatasetRuntime(num_workers=1).cached_dataset(path, reader_config=config)
+def exchange():
+    file = path / name
+    file.unlink()
+    if kind == "pipe":
+        os.mkfifo(file)
+    elif kind == "folder":
+        file.mkdir()
+    else:
+        import socket
+        os.chdir(file.parent)
+        socket.socket(socket.AF_UNIX).bind(file.name)
+exchange()
+try:
+    if name == "metadata.arrow":
+        dataset.get_metadata(), [sample.metadata for sample in dataset.read([0])]
+    else:
+        dataset.read([0])
+except drt.CacheCorruptError as error:
+    print(Path(error.file).name, "found", error.found)
+"""
+
+
+@pytest.mark.parametrize("io", ["positioned", "auto"])
+@pytest.mark.parametrize(
+    ("kind", "found"), [("pipe", "no regular file"), ("folder", "a folder"), ("socket", "no regular file")]
+)
+@pytest.mark.parametrize("name", ["index.bin", "metadata.arrow", "shards/000000.bin"])
+def test_what_takes_the_place_of_a_file_of_an_open_cache_is_refused_and_never_waited_for(
+    cache_of, name, kind, found, io
+):
+    path = cache_of("digits", [{"label": 1}] * 3)
+    command = [sys.executable, "-c", READER, path, name, kind, io]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == f"{name.rpartition('/')[2]} found {found}\n"
+
+
+def test_a_manifest_that_calls_itself_empty_is_not_read(cache_of, open_caches):
+    path = cache_of("digits", [{"label": 1}])
+    # Of length 0, as a link to a file that the kernel makes up; this one has contents all the same.
+    (path / "manifest.json").unlink()
+    (path / "manifest.json").symlink_to("/proc/kmsg" if os.access("/proc/kmsg", os.R_OK) else "/proc/self/status")
+    program = (
+        "import sys, dataset_rt as drt\n"
+        "try:\n"
+        "    drt.DatasetRuntime(num_workers=1).cached_dataset(sys.argv[1], reader_config=drt.ReaderConfig())\n"
+        "except drt.CacheCorruptError as error:\n"
+        "    print(error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program, path], capture_output=True, text=True, timeout=300)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "manifest.json" in done.stdout
 
 
 def test_pickles_of_the_package_hold_no_code_of_others(cache_of, open_caches):

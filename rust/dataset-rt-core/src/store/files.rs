@@ -1,12 +1,14 @@
 //! The open files of a process: few at any number of shards.
 
 use std::collections::HashMap;
-use std::fs::File;
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::guarded_mapping::GuardedMapping;
+use super::manifest_file::kind_of;
 use super::open_file::OpenFile;
 use super::per_process::PerProcess;
 use crate::error::{Error, Result};
@@ -86,17 +88,24 @@ pub fn forget(owner: u64) {
     lock().files.retain(|key, _| key.owner != owner);
 }
 
-/// Opens a file of a cache for reading.
+/// Opens a file of a cache for reading, if it is a regular one. Never waits: opening a pipe would, for whoever writes to
+/// it, and what stands at the path is known for sure only once it is open.
 ///
 /// # Errors
-/// [`Error::FileMissing`] where there is none, [`Error::Io`] where it cannot be opened.
+/// [`Error::FileMissing`] where there is none or something else, [`Error::Io`] where it cannot be opened.
 pub fn open(path: &Path) -> Result<File> {
-    File::open(path).map_err(|error| match error.kind() {
-        std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory => {
-            Error::FileMissing { file: path.to_path_buf(), found: "nothing".to_owned() }
-        }
-        _ => Error::io("cannot open", path, error),
-    })
+    let other = |found: String| Error::FileMissing { file: path.to_path_buf(), found };
+    let opened = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path);
+    let file = opened.map_err(|error| match error.kind() {
+        std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory => other("nothing".to_owned()),
+        // Sockets and some devices refuse to be opened.
+        _ => match path.metadata() {
+            Ok(metadata) if !metadata.is_file() => other(kind_of(&metadata)),
+            _ => Error::io("cannot open", path, error),
+        },
+    })?;
+    let metadata = file.metadata().map_err(|error| Error::io("cannot look at", path, error))?;
+    if metadata.is_file() { Ok(file) } else { Err(other(kind_of(&metadata))) }
 }
 
 fn lock() -> MutexGuard<'static, Table> {

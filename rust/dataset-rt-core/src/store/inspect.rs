@@ -10,7 +10,6 @@ use std::path::{Path, PathBuf};
 use arrow_array::RecordBatch;
 
 use super::files;
-use super::manifest_file::kind_of;
 use crate::error::{Error, Result};
 use crate::format::{
     BATCH_ROWS, Codec, Decoder, EntryLimits, Footer, INDEX_ENTRY_BYTES, INDEX_FILE, INDEX_HEADER_BYTES, IndexEntry,
@@ -43,7 +42,7 @@ impl<'cache> Inspector<'cache> {
             folder,
             manifest,
             limits: manifest.entry_limits(),
-            index: open_regular(&folder.join(INDEX_FILE)).ok(),
+            index: files::open(&folder.join(INDEX_FILE)).ok(),
             shard: None,
             decoder: Decoder::new(),
             stored: Vec::new(),
@@ -58,7 +57,7 @@ impl<'cache> Inspector<'cache> {
     pub fn check_index(&self) -> Result<()> {
         let path = self.folder.join(INDEX_FILE);
         let mut header = [0; INDEX_HEADER_BYTES];
-        let read = open_regular(&path)?.read_exact_at(&mut header, 0);
+        let read = files::open(&path)?.read_exact_at(&mut header, 0);
         read.map_err(|error| Error::io("cannot read", &path, error))?;
         check_index_header(&header, self.manifest.samples, &path)
     }
@@ -70,7 +69,7 @@ impl<'cache> Inspector<'cache> {
     pub fn check_shard(&self, number: u32) -> Result<()> {
         let path = self.shard_path(number);
         let mut header = [0; SHARD_HEADER_BYTES];
-        let read = open_regular(&path)?.read_exact_at(&mut header, 0);
+        let read = files::open(&path)?.read_exact_at(&mut header, 0);
         read.map_err(|error| Error::io("cannot read", &path, error))?;
         check_shard_header(&header, number, &path)
     }
@@ -97,7 +96,7 @@ impl<'cache> Inspector<'cache> {
     pub fn payload(&mut self, sample: SampleId, entry: &IndexEntry) -> Result<Option<&[u8]>> {
         let path = self.shard_path(entry.shard);
         if self.shard.as_ref().is_none_or(|(number, _)| *number != entry.shard) {
-            let opened = open_regular(&path).ok().and_then(|file| {
+            let opened = files::open(&path).ok().and_then(|file| {
                 let length = file.metadata().ok()?.len();
                 Some((file, length))
             });
@@ -178,7 +177,7 @@ impl<'cache> Inspector<'cache> {
 
     fn region(&self, part: &str, region: &Region) -> Result<Vec<u8>> {
         let path = self.folder.join(METADATA_FILE);
-        let file = open_regular(&path)?;
+        let file = files::open(&path)?;
         let length = file.metadata().map_err(|error| Error::io("cannot look at", &path, error))?.len();
         let left = length.saturating_sub(region.offset).min(region.bytes);
         let mut bytes = Vec::new();
@@ -191,16 +190,6 @@ impl<'cache> Inspector<'cache> {
 
     fn shard_path(&self, number: u32) -> PathBuf {
         self.folder.join(SHARD_FOLDER).join(shard_file_name(number))
-    }
-}
-
-/// Opens a file, if it is a regular one: opening a pipe would wait for whoever writes to it.
-fn open_regular(path: &Path) -> Result<File> {
-    match path.metadata() {
-        Ok(metadata) if !metadata.is_file() => {
-            Err(Error::FileMissing { file: path.to_path_buf(), found: kind_of(&metadata) })
-        }
-        _ => files::open(path),
     }
 }
 

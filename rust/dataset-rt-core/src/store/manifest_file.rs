@@ -1,9 +1,10 @@
 //! The manifest as a file: the first thing that is read of a cache, and so the one that nothing vouches for.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
+use super::files;
 use crate::error::{Error, Result};
 use crate::format::{MANIFEST_FILE, MAX_MANIFEST_BYTES, Manifest};
 
@@ -40,10 +41,14 @@ pub fn read_manifest(folder: &Path) -> Result<Manifest> {
         return Err(Error::FileMissing { file: path, found: kind_of(&metadata) });
     }
     let unreadable = |error| Error::io("cannot read", &path, error);
+    let file = files::open(&path)?;
+    let length = file.metadata().map_err(unreadable)?.len();
     let mut bytes = Vec::new();
-    // One byte more than may be, for the parser to refuse.
-    let file = File::open(&path).map_err(unreadable)?;
-    file.take(MAX_MANIFEST_BYTES + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    // What calls itself empty is not read at all: files that the kernel makes up do, and may wait for something to say.
+    if length > 0 {
+        // One byte more than may be, for the parser to refuse.
+        file.take(length.min(MAX_MANIFEST_BYTES) + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    }
     Manifest::parse(&bytes, &path)
 }
 
