@@ -20,7 +20,7 @@ use std::io;
 use std::marker::PhantomData;
 use std::path::Path;
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering, compiler_fence, fence};
 
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 
@@ -109,6 +109,10 @@ impl Registration {
 
     /// Whether a page of the mapping was lost: then copies may hold zeros that are not in the file.
     pub fn is_broken(&self) -> bool {
+        // The copy consists of plain loads, which neither the compiler nor the processor may move behind this one: the
+        // zeros may be another thread's doing.
+        compiler_fence(Ordering::SeqCst);
+        fence(Ordering::Acquire);
         REGIONS.get(self.0).is_none_or(|region| region.broken.load(Ordering::Acquire))
     }
 }
@@ -151,7 +155,11 @@ fn page_bytes() -> usize {
     }
 }
 
-/// Proof that the handler is on top and that this thread receives the signal. Copies out of mappings ask for it.
+/// Proof that the handler was on top when this was made, and that this thread receives the signal. Copies out of mappings
+/// ask for it.
+///
+/// It holds nobody off: a handler that another thread installs during the run stands before ours until the next
+/// [`Guard::arm`]. A fault goes to that one first, and reaches ours if it calls the handler that it replaced.
 #[derive(Debug)]
 pub struct Guard {
     armed: bool,
@@ -252,27 +260,64 @@ fn install() -> io::Result<()> {
     Ok(())
 }
 
-/// Puts a handler at the head of the list. What the list held stays readable for ever: a handler may be reading it.
+/// Puts a handler at the head of the list, unless it is there. What the list held stays readable for ever: a handler may
+/// be reading it.
 #[expect(unsafe_code, reason = "the list is made of raw pointers, so that a signal handler can read it")]
 fn remember(found: libc::sigaction) {
-    if found.sa_sigaction == libc::SIG_DFL {
-        PREVIOUS.store(ptr::null_mut(), Ordering::Release);
-        return;
+    let mut known = PREVIOUS.load(Ordering::Acquire);
+    loop {
+        // SAFETY: nodes in the list are leaked boxes, written before they are published, so each pointer to one is null or
+        // good for ever.
+        let listed = unsafe { known.as_ref() };
+        let head = if found.sa_sigaction == libc::SIG_DFL {
+            ptr::null_mut()
+        } else if listed.is_some_and(|listed| is_same(&listed.action, &found)) {
+            // Whoever puts the same one on top each time must not cost memory each time.
+            return;
+        } else {
+            list_behind(found, listed)
+        };
+        match PREVIOUS.compare_exchange(known, head, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => return,
+            Err(newer) => {
+                // Another thread was first, so nobody has seen this list.
+                discard(head);
+                known = newer;
+            }
+        }
     }
+}
+
+/// Whether two actions are called in the same way; masks do not matter to whoever hands on.
+fn is_same(one: &libc::sigaction, other: &libc::sigaction) -> bool {
+    one.sa_sigaction == other.sa_sigaction && one.sa_flags == other.sa_flags
+}
+
+/// A new list: a handler, and behind it those of another list that differ from it.
+#[expect(unsafe_code, reason = "the list is made of raw pointers, so that a signal handler can read it")]
+fn list_behind(found: libc::sigaction, mut listed: Option<&Previous>) -> *mut Previous {
     let mut kept = vec![found];
-    let mut node = PREVIOUS.load(Ordering::Acquire).cast_const();
-    // SAFETY: nodes are leaked boxes, written before they are published, so each pointer is null or good for ever.
-    while let Some(previous) = unsafe { node.as_ref() } {
+    while let Some(previous) = listed {
         if previous.action.sa_sigaction != found.sa_sigaction && kept.len() < HANDLERS {
             kept.push(previous.action);
         }
-        node = previous.next;
+        // SAFETY: as in `remember`.
+        listed = unsafe { previous.next.as_ref() };
     }
-    let mut head: *const Previous = ptr::null();
+    let mut head: *mut Previous = ptr::null_mut();
     for action in kept.into_iter().rev() {
         head = Box::into_raw(Box::new(Previous { action, next: head }));
     }
-    PREVIOUS.store(head.cast_mut(), Ordering::Release);
+    head
+}
+
+/// Frees a list that was never published.
+#[expect(unsafe_code, reason = "the list is made of raw pointers, so that a signal handler can read it")]
+fn discard(mut node: *mut Previous) {
+    while !node.is_null() {
+        // SAFETY: `list_behind` made each node as a box, and nobody else has a pointer to it.
+        node = unsafe { Box::from_raw(node) }.next.cast_mut();
+    }
 }
 
 /// The handler. It does only what a signal handler may: loads and stores of atomics, and system calls.
@@ -377,6 +422,41 @@ fn end_by_default(signal: libc::c_int, is_fault: bool) {
         libc::sigaction(signal, &raw const default, ptr::null_mut());
         if !is_fault {
             libc::raise(signal);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+    use std::ptr;
+    use std::sync::atomic::Ordering;
+
+    use super::{Guard, PREVIOUS};
+
+    extern "C" fn theirs(_signal: libc::c_int) {}
+
+    #[expect(unsafe_code, reason = "signal handlers have no safe interface")]
+    fn put_theirs_on_top() {
+        // SAFETY: the action is plain data, and its handler does nothing.
+        unsafe {
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = theirs as *const () as usize;
+            assert_eq!(libc::sigaction(libc::SIGBUS, &raw const action, ptr::null_mut()), 0);
+        }
+    }
+
+    #[test]
+    fn a_handler_that_is_put_on_top_again_and_again_is_remembered_once() {
+        put_theirs_on_top();
+        drop(Guard::arm().unwrap());
+        let remembered = PREVIOUS.load(Ordering::Acquire);
+        assert!(!remembered.is_null());
+        for _ in 0..100 {
+            put_theirs_on_top();
+            drop(Guard::arm().unwrap());
+            assert_eq!(PREVIOUS.load(Ordering::Acquire), remembered);
         }
     }
 }
