@@ -107,10 +107,41 @@ def test_the_state_behind_any_number_of_batches_is_that_of_the_cores_own_iterato
         # Before its first `next` an iterator is not in a window yet.
         assert batches == 0 or iterator.state_dict() == expected
         assert window.state_dict() == dataset.state_dict() == expected
-        window.advance()
+        if batches < window.num_batches:
+            window.advance()
     window.finish()
     assert dataset.state_dict()["position"] == window.end
     assert dataset.state_dict()["window"] is None
+
+
+@pytest.mark.parametrize("drop_last", [False, True])
+@pytest.mark.parametrize("epoch_len", [1, 3, 4, 7, 8])
+def test_a_window_has_no_state_behind_more_batches_than_it_has(dataset, epoch_len, drop_last):
+    dataset.set_epoch_len(epoch_len)
+    window = dataset.ticket(4, drop_last=drop_last, rank=0, world_size=1, remainder="uneven").reserve()
+    most = window.num_batches
+    for batches in range(most + 1):
+        window.state_dict(batches=batches)
+    for batches in (most + 1, most + 2, 2**64 - 1):
+        with pytest.raises(drt.ConfigError, match=rf"batches must be in \[0, {most}\].*got {batches}$"):
+            window.state_dict(batches=batches)
+
+
+@pytest.mark.parametrize("drop_last", [False, True])
+@pytest.mark.parametrize("epoch_len", [4, 7, 8])
+def test_a_window_refuses_to_advance_beyond_its_last_batch_and_stays_there(dataset, epoch_len, drop_last):
+    dataset.set_epoch_len(epoch_len)
+    window = dataset.ticket(4, drop_last=drop_last).reserve()
+    for _ in range(window.num_batches):
+        window.advance()
+    state = window.state_dict()
+    for _ in range(2):
+        with pytest.raises(drt.ConfigError, match=rf"once for each of the window's {window.num_batches} batches"):
+            window.advance()
+        assert window.state_dict() == dataset.state_dict() == state
+    window.finish()
+    with pytest.raises(drt.ConfigError, match="not after finish"):
+        window.advance()
 
 
 def test_every_rest_loads_from_a_windows_state(dataset, open_caches, path):

@@ -151,8 +151,8 @@ impl Window {
     }
 
     /// Notes that one more batch was consumed.
-    fn advance(&self) {
-        self.progress.advance_batch(self.batches.size, self.batches.drop_last);
+    fn advance(&self) -> PyResult<()> {
+        self.progress.advance_counted(self.batches.size, self.batches.drop_last).map_err(exception)
     }
 
     /// Notes that the window was consumed to its end.
@@ -166,7 +166,7 @@ impl Window {
         let Batches { size, drop_last } = self.batches;
         let cursor = match batches {
             None => self.progress.state(),
-            Some(batches) => self.progress.state_at(self.progress.window().taken_by(batches, size, drop_last)),
+            Some(batches) => self.progress.state_after(batches, size, drop_last).map_err(exception)?,
         };
         state_dict(py, &self.population, cursor)
     }

@@ -179,7 +179,11 @@ class Window:
         return self._core.record_batches()
 
     def advance(self) -> None:
-        """Note that one more batch was consumed."""
+        """Note that one more batch was consumed.
+
+        Raises:
+            ConfigError: If none was left.
+        """
         self._core.advance()
 
     def finish(self) -> None:

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::window::Window;
 use super::world::World;
-use crate::{Position, Result};
+use crate::{Error, Position, Result};
 
 /// What a saved state says of the stream: enough to go on with the very next draw.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -98,11 +98,33 @@ impl Progress {
 
     /// Notes that one more batch was consumed; see [`Window::taken_by`]. All batches must be of that size.
     pub fn advance_batch(&self, batch_size: u64, drop_last: bool) {
-        self.update(|taken| {
-            let taken = taken.saturating_add(batch_size);
-            let is_last = taken.saturating_add(batch_size) > self.window.count();
-            if drop_last && is_last { u64::MAX } else { taken }
-        });
+        self.update(|taken| self.behind_batch(taken, batch_size, drop_last));
+    }
+
+    /// As [`Self::advance_batch`], for callers that count by themselves, and may count wrong.
+    ///
+    /// # Errors
+    /// [`Error::Config`] where no batch is left; nothing is noted then.
+    pub fn advance_counted(&self, batch_size: u64, drop_last: bool) -> Result<()> {
+        let least = if drop_last { batch_size } else { 1 };
+        let change = |taken: u64| {
+            let is_left = taken.saturating_add(least) <= self.window.count();
+            is_left.then(|| self.behind_batch(taken, batch_size, drop_last))
+        };
+        match self.taken.fetch_update(Ordering::AcqRel, Ordering::Acquire, change) {
+            Ok(_) => Ok(()),
+            Err(_) => Err(Error::config(format!(
+                "advance() must be called once for each of the window's {} batches and not after finish(), got one more \
+                 call; reserve the next window and advance that",
+                self.window.batches(batch_size, drop_last)
+            ))),
+        }
+    }
+
+    fn behind_batch(&self, taken: u64, batch_size: u64, drop_last: bool) -> u64 {
+        let taken = taken.saturating_add(batch_size);
+        let is_last = taken.saturating_add(batch_size) > self.window.count();
+        if drop_last && is_last { u64::MAX } else { taken }
     }
 
     /// Notes that the iterator is at its end, so that all ranks are, whatever this one's share was.
@@ -144,6 +166,20 @@ impl Progress {
         let inside = position < self.window.dealt_end();
         let window = inside.then(|| (self.nominal_start.0, self.window.nominal_end().0));
         CursorState { position, epoch_len: self.epoch_len, window }
+    }
+
+    /// The state as it is once this rank has consumed `batches` batches.
+    ///
+    /// # Errors
+    /// [`Error::Config`] where the window has fewer.
+    pub fn state_after(&self, batches: u64, batch_size: u64, drop_last: bool) -> Result<CursorState> {
+        let most = self.window.batches(batch_size, drop_last);
+        if batches > most {
+            return Err(Error::config(format!(
+                "batches must be in [0, {most}], which is how many this window has, got {batches}"
+            )));
+        }
+        Ok(self.state_at(self.window.taken_by(batches, batch_size, drop_last)))
     }
 
     fn update(&self, change: impl Fn(u64) -> u64) {
