@@ -260,3 +260,30 @@ def test_a_check_fails_for_a_driver_that_breaks_its_promise(driver, broken_promi
 def test_every_check_is_seen_to_fail():
     marks = test_a_check_fails_for_a_driver_that_breaks_its_promise.pytestmark
     assert {promise for _, promise in marks[0].args[1]} == {check.name for check in CHECKS}
+
+
+@pytest.mark.parametrize(
+    ("argument", "value", "message"),
+    [
+        *((name, 0, f"{name} must be at least 1, got 0") for name in ("batch_size", "epochs", "world_size")),
+        *(
+            (name, -1, rf"{name} must be in \[0, 2\*\*64\), got -1")
+            for name in ("batch_size", "epochs", "world_size", "num_workers")
+        ),
+        *(
+            (name, value, f"{name} must be an integer, got {value}")
+            for name in ("batch_size", "epochs", "world_size", "num_workers")
+            for value in (True, 1.5, None)
+        ),
+        ("remainder", None, 'remainder must be "extend", "drop" or "uneven", got None'),
+        ("remainder", "rest", "remainder must be .*, got 'rest'"),
+    ],
+)
+def test_a_replay_refuses_arguments_out_of_range(open_dataset, argument, value, message):
+    with pytest.raises(drt.ConfigError, match=message):
+        replay(open_dataset, find_driver("core"), **{argument: value})
+
+
+def test_a_replay_refuses_an_open_dataset(open_dataset):
+    with pytest.raises(drt.ConfigError, match="open_dataset must be a function"):
+        replay(open_dataset(), find_driver("core"))

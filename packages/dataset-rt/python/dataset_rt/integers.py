@@ -10,7 +10,7 @@ import numpy as np
 
 from dataset_rt.errors import ConfigError
 
-__all__ = ["integer", "position_number", "row_number", "row_numbers", "unsigned", "unsigned_list"]
+__all__ = ["integer", "position_number", "positive", "row_number", "row_numbers", "unsigned", "unsigned_list"]
 
 
 def unsigned(value: object, argument: str) -> int:
@@ -22,6 +22,18 @@ def unsigned(value: object, argument: str) -> int:
     number = integer(value, argument)
     if not 0 <= number < 2**64:
         raise ConfigError(f"{argument} must be in [0, 2**64), got {number}")
+    return number
+
+
+def positive(value: object, argument: str) -> int:
+    """An integer in [1, 2**64).
+
+    Raises:
+        ConfigError: If it is none; the message names `argument`.
+    """
+    number = unsigned(value, argument)
+    if number == 0:
+        raise ConfigError(f"{argument} must be at least 1, got 0")
     return number
 
 

@@ -9,6 +9,8 @@ import numpy as np
 
 from dataset_rt._core import ORDER_VERSION, OrderHasher, PayloadHasher
 from dataset_rt.dataset import CachedDataset
+from dataset_rt.errors import ConfigError
+from dataset_rt.integers import positive, unsigned
 from dataset_rt.testing.driver import Driver, Loader
 
 __all__ = ["DeliveryDigest", "replay"]
@@ -63,11 +65,19 @@ def replay(
         epochs: How many windows, at least 1.
         world_size: How many ranks, at least 1.
         remainder: What ranks do with an epoch that they do not divide.
-        num_workers: The loader's workers, on each rank.
+        num_workers: The loader's workers, on each rank, at least 0.
 
     Raises:
+        ConfigError: If an argument is out of range.
         DatasetRTError: What the dataset or the loader raises.
     """
+    if not callable(open_dataset):
+        raise ConfigError(f"open_dataset must be a function that opens the dataset, got {open_dataset!r}")
+    batch_size, epochs = positive(batch_size, "batch_size"), positive(epochs, "epochs")
+    world_size, num_workers = positive(world_size, "world_size"), unsigned(num_workers, "num_workers")
+    # A loader of one rank need not look at it.
+    if remainder not in ("extend", "drop", "uneven"):
+        raise ConfigError(f'remainder must be "extend", "drop" or "uneven", got {remainder!r}')
     datasets = [open_dataset() for _ in range(world_size)]
     population = datasets[0].stream().population_digest
     loaders: list[Loader] = []
