@@ -277,8 +277,62 @@ def test_nothing_is_written(root, tree):
     assert tree(root) == before
 
 
+HOSTILE = "a\x1b[2Jb\nfine: \u202e"
+
+
+def test_verify_prints_nothing_of_a_cache_that_a_terminal_would_obey(path):
+    (path / HOSTILE).write_bytes(b"")
+    manifest = path / "manifest.json"
+    for command in ("verify", "info", "head", "stats"):
+        hidden = path.with_name("c\x1b]0;title\x07\nfine") / "digits"
+        hidden.parent.mkdir()
+        path.rename(hidden)
+        output = run(command, hidden, code=int(command == "verify"))
+        assert all(line.isprintable() for line in output.splitlines()), output
+        assert "c\\x1b]0;title\\x07\\nfine/digits" in output.splitlines()[0]
+        hidden.rename(path)
+        hidden.parent.rmdir()
+    shown = run("verify", path, code=1)
+    assert "  a\\x1b[2Jb\\nfine: \\u202e\n" in shown
+    assert values("verify", path, code=1)[0]["faults"][0]["file"] == HOSTILE
+    # What a manifest says of itself is quoted in the message of an error.
+    name = json.dumps("digits\x1b[2J\u202e").encode()
+    manifest.write_bytes(manifest.read_bytes().replace(b'"source_name":"digits"', b'"source_name":' + name))
+    for command, code in (("verify", 1), ("info", 1)):
+        assert all(line.isprintable() for line in run(command, path, code=code).splitlines())
+
+
 def script() -> str:
     return str(Path(sys.executable).with_name("dataset-rt"))
+
+
+def test_json_is_valid_for_names_of_files_that_are_not_utf_8(path):
+    name = os.fsdecode(b"\xff\xfe.txt")
+    (path / name).write_bytes(b"")
+    done = subprocess.run([script(), "verify", path, "--json"], capture_output=True, timeout=600)
+    assert (done.returncode, done.stderr) == (1, b"")
+    (cache,) = json.loads(done.stdout.decode("utf-8", errors="strict"))
+    assert [fault["file"] for fault in cache["faults"]] == [name]
+
+
+@pytest.mark.parametrize("as_json", [[], ["--json"]])
+@pytest.mark.parametrize("command", ["info", "head", "stats", "verify"])
+def test_an_output_that_cannot_be_written_is_a_short_error_and_not_the_code_of_a_damaged_cache(path, command, as_json):
+    if not Path("/dev/full").exists():
+        pytest.skip("needs /dev/full: elsewhere no output is full at will")
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [script(), command, path, *as_json], stdout=full, stderr=subprocess.PIPE, text=True, timeout=600
+        )
+    assert (done.returncode, done.stderr) == (3, "Error: cannot write the output: No space left on device\n")
+
+
+def test_an_output_that_nobody_reads_on_ends_the_command_quietly(path):
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run([script(), "info", path], stdout=write, stderr=subprocess.PIPE, text=True, timeout=600)
+    os.close(write)
+    assert (done.returncode, done.stderr) == (3, "")
 
 
 def test_the_installed_command_runs_and_is_quiet_in_a_pipe(path):

@@ -13,7 +13,7 @@ import click
 
 from dataset_rt import reports
 from dataset_rt.cli_digest import digest
-from dataset_rt.cli_parts import FAULTY, caches_at, errors_told, paths_given
+from dataset_rt.cli_parts import FAULTY, caches_at, errors_told, paths_given, say
 
 __all__ = ["main"]
 
@@ -27,8 +27,8 @@ def main() -> None:
     """Look into caches of training samples, check them, and digest their order.
 
     PATH is a cache's folder, or a folder with caches in it. The exit code is 0 if
-    all is well, 1 if a cache is damaged or cannot be read, and 2 if the command was
-    used wrongly or there is no cache.
+    all is well, 1 if a cache is damaged or cannot be read, 2 if the command was used
+    wrongly or there is no cache, and 3 if the output could not be written.
     """
 
 
@@ -85,7 +85,7 @@ def verify(paths: tuple[Path, ...], *, content: bool, as_json: bool) -> None:
     faulty = sum(bool(cache["faults"]) for cache in checked)
     if faults:
         if not as_json:
-            click.echo(f"\n{reports.counted(faults, 'fault')} in {faulty} of {reports.counted(len(checked), 'cache')}")
+            say(f"\n{reports.counted(faults, 'fault')} in {faulty} of {reports.counted(len(checked), 'cache')}")
         sys.exit(FAULTY)
 
 
@@ -97,7 +97,7 @@ def _progress(path: Path, *, passes: int) -> Iterator[Callable[[int], object]]:
         return
     total = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
     # A bar that is updated by 0 bytes of 0 divides by them.
-    with click.progressbar(length=max(total * passes, 1), label=path.name, file=sys.stderr) as bar:
+    with click.progressbar(length=max(total * passes, 1), label=reports.printable(path.name), file=sys.stderr) as bar:
         yield bar.update
         # What is no file of the manifest's was not read, and the manifest is not counted.
         bar.update(bar.length - bar.pos if bar.length else 0)
@@ -107,6 +107,7 @@ def _print(
     caches: list[dict[str, Any]], show: Callable[[dict[str, Any]], str], *, as_json: bool, between: str = "\n\n"
 ) -> None:
     if as_json:
-        click.echo(json.dumps(caches, ensure_ascii=False, indent=2, allow_nan=False))
+        # ASCII alone: names of files need not be UTF-8, nor need the terminal.
+        say(json.dumps(caches, indent=2, allow_nan=False))
     else:
-        click.echo(between.join(show(cache) for cache in caches))
+        say(between.join(show(cache) for cache in caches))

@@ -12,10 +12,11 @@ from pathlib import Path
 import click
 import polars as pl
 
-from dataset_rt.cli_parts import FAULTY, caches_at, errors_told, paths_given
+from dataset_rt.cli_parts import FAULTY, caches_at, errors_told, paths_given, say
 from dataset_rt.config import ReaderConfig
 from dataset_rt.dataset import CachedDataset
 from dataset_rt.errors import DatasetRTError
+from dataset_rt.reports import printable
 from dataset_rt.runtime import DatasetRuntime
 from dataset_rt.testing import Driver, find_driver, replay
 
@@ -98,7 +99,7 @@ def digest(
                 remainder=remainder,
                 num_workers=workers,
             )
-    click.echo(json.dumps(dataclasses.asdict(line)) if as_json else str(line))
+    say(json.dumps(dataclasses.asdict(line)) if as_json else str(line))
 
 
 def _driver(name: str) -> Driver:
@@ -129,5 +130,5 @@ def _foreign_errors_told(driver: Driver) -> Iterator[None]:
     except Exception as error:
         if "errors" in driver.capabilities:
             raise
-        click.echo(f"Error: {str(error).partition(chr(10))[0]}", err=True)
+        click.echo(f"Error: {printable(str(error).partition(chr(10))[0])}", err=True)
         sys.exit(FAULTY)

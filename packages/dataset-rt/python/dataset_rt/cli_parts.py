@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,11 +12,14 @@ import click
 
 from dataset_rt import _core
 from dataset_rt.errors import CacheNotFoundError, ConfigError, DatasetRTError, MetadataError
+from dataset_rt.reports import printable
 
-__all__ = ["FAULTY", "caches_at", "errors_told", "paths_given"]
+__all__ = ["FAULTY", "UNSAID", "caches_at", "errors_told", "paths_given", "say"]
 
 FAULTY = 1
 """Exit code: a cache is not what was published. 0 is fine, and 2, which click gives, a wrong use of the command."""
+UNSAID = 3
+"""Exit code: what was found could not be printed."""
 
 paths_given = click.argument("paths", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path))
 
@@ -35,7 +39,20 @@ def errors_told() -> Iterator[None]:
     try:
         yield
     except (CacheNotFoundError, ConfigError, MetadataError) as error:
-        raise click.UsageError(str(error)) from error
+        raise click.UsageError(printable(str(error))) from error
     except DatasetRTError as error:
-        click.echo(f"Error: {error}", err=True)
+        click.echo(f"Error: {printable(str(error))}", err=True)
         sys.exit(FAULTY)
+
+
+def say(text: str) -> None:
+    """Print, or say why that cannot be done, and exit with the code for it."""
+    try:
+        click.echo(text)
+    except OSError as error:
+        # What is left in the buffer would be tried again, and fail again, while the interpreter ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # Whoever reads no further knows that.
+        if not isinstance(error, BrokenPipeError):
+            click.echo(f"Error: cannot write the output: {error.strerror}", err=True)
+        sys.exit(UNSAID)

@@ -18,7 +18,18 @@ from dataset_rt.dataset import CachedDataset
 from dataset_rt.errors import CacheCorruptError, DatasetRTError
 from dataset_rt.runtime import DatasetRuntime
 
-__all__ = ["counted", "head", "info", "show_head", "show_info", "show_stats", "show_verify", "stats", "verify"]
+__all__ = [
+    "counted",
+    "head",
+    "info",
+    "printable",
+    "show_head",
+    "show_info",
+    "show_stats",
+    "show_verify",
+    "stats",
+    "verify",
+]
 
 _PREVIEW_BYTES = 16
 _MOST_CHARACTERS = 40
@@ -62,7 +73,7 @@ def show_info(cache: dict[str, Any]) -> str:
         ("files", f"{_size(cache['file_bytes'])}, {counted(cache['shards'], 'shard')}"),
     ]
     rows += [(f"attribute {_short(key)}", _short(value)) for key, value in cache["attributes"].items()]
-    lines = [cache["path"], *_table(rows)]
+    lines = [printable(cache["path"]), *_table(rows)]
     if cache["columns"]:
         lines.append("")
         columns = [(_short(column["name"]), column["kind"], _yes(column["has_nulls"])) for column in cache["columns"]]
@@ -101,7 +112,7 @@ def show_head(cache: dict[str, Any]) -> str:
         )
         for sample in samples
     ]
-    return "\n".join([cache["path"], *_table([header, *rows])])
+    return "\n".join([printable(cache["path"]), *_table([header, *rows])])
 
 
 def stats(path: Path) -> dict[str, Any]:
@@ -125,7 +136,7 @@ def show_stats(cache: dict[str, Any]) -> str:
         for name, key in (("payload", "payload_bytes"), ("stored", "stored_bytes"))
     ]
     lines = [
-        f"{cache['path']}: {counted(cache['samples'], 'sample')}",
+        f"{printable(cache['path'])}: {counted(cache['samples'], 'sample')}",
         *_table([("bytes", "total", "min", "median", "mean", "max"), *sizes]),
     ]
     if cache["columns"]:
@@ -156,21 +167,31 @@ def verify(path: Path, progress: Callable[[int], object], *, content: bool) -> d
 
 def show_verify(cache: dict[str, Any]) -> str:
     """The lines of `verify`."""
-    faults = cache["faults"]
+    faults, path = cache["faults"], printable(cache["path"])
     if not faults:
-        return f"{cache['path']}: fine ({counted(cache['samples'], 'sample')}, {_size(cache['file_bytes'])})"
-    lines = [f"{cache['path']}: {counted(len(faults), 'fault')}"]
+        return f"{path}: fine ({counted(cache['samples'], 'sample')}, {_size(cache['file_bytes'])})"
+    lines = [f"{path}: {counted(len(faults), 'fault')}"]
     for fault in faults:
         sample = "" if fault["sample"] is None else f", sample {fault['sample']}"
-        lines.append(f"  {fault['file']}{sample}")
-        lines.append(f"    expected  {fault['expected']}")
-        lines.append(f"    found     {fault['found']}")
+        lines.append(f"  {printable(fault['file'])}{sample}")
+        lines.append(f"    expected  {printable(fault['expected'])}")
+        lines.append(f"    found     {printable(fault['found'])}")
     return "\n".join(lines)
 
 
 def counted(count: int, noun: str) -> str:
     """A number with its noun: "1 fault", "2 faults"."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def printable(text: str) -> str:
+    """A text on one line that does nothing to a terminal: what cannot be seen is escaped."""
+    if text.isprintable():
+        return text
+    return "".join(
+        character if character.isprintable() else character.encode("unicode_escape").decode("ascii")
+        for character in text
+    )
 
 
 def _fault(error: DatasetRTError, folder: Path) -> dict[str, Any]:
