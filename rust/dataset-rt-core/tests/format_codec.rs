@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use dataset_rt_core::format::{Codec, Compression, Decoder, Encoder};
+use dataset_rt_core::format::{Codec, Compression, Decoder, Encoder, check_claimed_length};
 use dataset_rt_core::{Error, SampleId};
 use proptest::prelude::*;
 
@@ -245,5 +245,27 @@ fn a_changed_record_is_an_error_or_other_bytes_and_never_a_panic() {
         // The decoder is none the worse for it.
         decoder.decode(codec, stored, &mut room, Path::new(FILE), SampleId(0)).unwrap();
         assert_eq!(room, payload);
+    }
+}
+
+#[test]
+fn a_record_that_claims_another_length_than_the_index_is_refused_before_it_is_unpacked() {
+    let payload = text(5, 5000);
+    for settings in settings() {
+        let mut encoder = Encoder::new(settings).unwrap();
+        let (codec, stored) = encoder.encode(&payload).unwrap();
+        let check = |expected: u64| check_claimed_length(codec, stored, expected, Path::new(FILE), SampleId(3));
+        check(5000).unwrap();
+        for absurd in [0, 4999, 5001, 941 << 20, u64::MAX] {
+            if codec == Codec::Zstd {
+                let message = check(absurd).unwrap_err().to_string();
+                assert!(
+                    message.ends_with(&format!("zstd data of {absurd} bytes expected, found 5000 bytes")),
+                    "{message}"
+                );
+            } else {
+                check(absurd).unwrap();
+            }
+        }
     }
 }

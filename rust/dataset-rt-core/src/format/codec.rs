@@ -9,7 +9,7 @@ use std::path::Path;
 use lz4_flex::block::{CompressTable, compress_into_with_table, decompress_into, get_maximum_output_size};
 use serde::{Deserialize, Serialize};
 use zstd::bulk::{Compressor, Decompressor};
-use zstd::zstd_safe::{compress_bound, find_frame_compressed_size};
+use zstd::zstd_safe::{compress_bound, find_frame_compressed_size, get_frame_content_size};
 
 use crate::{Error, Result, SampleId};
 
@@ -296,6 +296,29 @@ impl Decoder {
             }
         };
         if unpacked == expected { Ok(()) } else { Err(refused(format!("{unpacked} bytes"))) }
+    }
+}
+
+/// Checks that a record does not say of itself that it unpacks to another length than the index names, before memory for
+/// that is cleared. A record that says nothing passes, and so does one that lies: [`Decoder::decode`] finds it.
+///
+/// # Errors
+///
+/// [`Error::RecordCodec`], as from [`Decoder::decode`].
+pub fn check_claimed_length(codec: Codec, stored: &[u8], expected: u64, file: &Path, sample: SampleId) -> Result<()> {
+    let claimed = match codec {
+        Codec::Zstd => get_frame_content_size(stored).ok().flatten(),
+        Codec::None | Codec::Lz4 => None,
+    };
+    match claimed {
+        Some(claimed) if claimed != expected => Err(Error::RecordCodec {
+            file: file.to_path_buf(),
+            sample: sample.0,
+            codec: codec.name(),
+            expected,
+            found: format!("{claimed} bytes"),
+        }),
+        _ => Ok(()),
     }
 }
 

@@ -30,7 +30,7 @@ mod value;
 
 pub use batch::decode_batch;
 pub use checksum::{Digest, record_check, record_check_of, xxh3_64, xxh3_128};
-pub use codec::{Codec, Compression, Decoder, Encoder};
+pub use codec::{Codec, Compression, Decoder, Encoder, check_claimed_length};
 pub use column::{
     Column, ColumnKind, MAX_COLUMN_NAME_BYTES, MAX_COLUMNS, RESERVED_COLUMNS, broken_column_rule, check_column_name,
     check_columns,

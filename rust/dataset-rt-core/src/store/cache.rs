@@ -130,22 +130,31 @@ impl Cache {
             let bytes = index.get(start..start.saturating_add(INDEX_ENTRY_BYTES)).unwrap_or_default();
             return IndexEntry::parse(bytes, sample, &self.limits, &self.index_path);
         }
-        let file = match file {
-            Some(file) => file,
+        let open = match file {
+            Some(open) => open,
             None => file.insert(self.open_index()?),
         };
         let mut bytes = [0_u8; INDEX_ENTRY_BYTES];
-        let failure = match file.read_exact(guard, &mut bytes, offset) {
+        let failure = match open.read_exact(guard, &mut bytes, offset) {
             Ok(()) => match IndexEntry::parse(&bytes, sample, &self.limits, &self.index_path) {
                 // A cut inside the entry leaves zeros at its end.
-                parsed if (parsed.is_err() || bytes.ends_with(&[0])) && self.index_shrank(file) => Failure::Lost,
+                parsed if (parsed.is_err() || bytes.ends_with(&[0])) && self.index_shrank(open) => Failure::Lost,
                 parsed => return parsed,
             },
             Err(failure) => failure,
         };
         // A mapping that lost a page is of no more use.
         files::evict(self.index_key());
-        Err(failure.of_file(&self.index_path, self.file_bytes(INDEX_FILE)))
+        *file = None;
+        let length = self.file_bytes(INDEX_FILE);
+        if !matches!(failure, Failure::Lost) {
+            return Err(failure.of_file(&self.index_path, length));
+        }
+        // The file may be whole again by now.
+        let again = files::open(&self.index_path)?;
+        check_open_length(&again, &self.index_path, length)?;
+        read_exact(&again, &self.index_path, &mut bytes, offset)?;
+        IndexEntry::parse(&bytes, sample, &self.limits, &self.index_path)
     }
 
     /// Asks the processor for the entry of `sample`, before [`Cache::entry`] reads it.
@@ -215,12 +224,25 @@ impl Cache {
         }
         let path = self.shard_path(shard);
         let length = self.shard_bytes(shard);
-        files::shared(key, &path, length, |file| {
-            check_open_length(file, &path, length)?;
-            let mut header = [0_u8; SHARD_HEADER_BYTES];
-            read_exact(file, &path, &mut header, 0)?;
-            check_shard_header(&header, shard, &path)
-        })
+        files::shared(key, &path, length, |file| self.check_open_shard(file, shard, &path))
+    }
+
+    /// A shard that is opened anew, for one read by position.
+    ///
+    /// # Errors
+    /// As [`Cache::shard`].
+    pub(super) fn shard_by_position(&self, shard: u32) -> Result<OpenFile> {
+        let path = self.shard_path(shard);
+        let file = files::open(&path)?;
+        self.check_open_shard(&file, shard, &path)?;
+        Ok(OpenFile::Positioned(file))
+    }
+
+    fn check_open_shard(&self, file: &File, shard: u32, path: &Path) -> Result<()> {
+        check_open_length(file, path, self.shard_bytes(shard))?;
+        let mut header = [0_u8; SHARD_HEADER_BYTES];
+        read_exact(file, path, &mut header, 0)?;
+        check_shard_header(&header, shard, path)
     }
 
     /// Closes a shard whose pages were lost, so that the next read opens and checks it anew.

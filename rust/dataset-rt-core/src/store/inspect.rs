@@ -13,8 +13,8 @@ use super::files;
 use crate::error::{Error, Result};
 use crate::format::{
     BATCH_ROWS, Codec, Decoder, EntryLimits, Footer, INDEX_ENTRY_BYTES, INDEX_FILE, INDEX_HEADER_BYTES, IndexEntry,
-    METADATA_FILE, Manifest, Region, SHARD_FOLDER, SHARD_HEADER_BYTES, check_index_header, check_region,
-    check_shard_header, decode_batch, decode_footer, record_check, shard_file_name,
+    METADATA_FILE, Manifest, Region, SHARD_FOLDER, SHARD_HEADER_BYTES, check_claimed_length, check_index_header,
+    check_region, check_shard_header, decode_batch, decode_footer, record_check, shard_file_name,
 };
 use crate::identifier::SampleId;
 
@@ -134,6 +134,7 @@ impl<'cache> Inspector<'cache> {
         if entry.codec == Codec::None {
             return Ok(Some(&self.stored));
         }
+        check_claimed_length(entry.codec, &self.stored, entry.payload_bytes, &path, sample)?;
         resize(&mut self.payload, entry.payload_bytes).map_err(failed)?;
         self.decoder.decode(entry.codec, &self.stored, &mut self.payload, &path, sample)?;
         Ok(Some(&self.payload))

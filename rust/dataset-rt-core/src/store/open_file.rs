@@ -28,7 +28,8 @@ pub enum OpenFile {
 pub enum Failure {
     /// The file ended after so many of them.
     Short(u64),
-    /// A page of the mapped file was lost: it became shorter, or its disk failed.
+    /// A page of the mapped file was lost, now or earlier: it became shorter, or its disk failed. A read by position says
+    /// how the file is now.
     Lost,
     /// The system's own error.
     System(io::Error),
@@ -140,15 +141,15 @@ fn read_all(file: &File, bytes: &mut [u8], offset: u64) -> std::result::Result<(
 }
 
 impl Failure {
-    /// The error about a file that must have `expected` bytes.
+    /// The error about a file that must have `expected` bytes. What was lost of a mapped one, its caller reads again first.
     #[must_use]
     pub fn of_file(self, path: &Path, expected: u64) -> Error {
-        let found = fs::metadata(path).map(|metadata| metadata.len()).unwrap_or_default();
         match self {
             Self::System(source) => Error::io("cannot read", path, source),
-            // The length is right: so the disk did not give the page.
-            Self::Lost if found == expected => Error::io("cannot read", path, Errno::IO.into()),
-            Self::Lost | Self::Short(_) => Error::FileLength { file: path.to_path_buf(), expected, found },
+            Self::Lost | Self::Short(_) => {
+                let found = fs::metadata(path).map(|metadata| metadata.len()).unwrap_or_default();
+                Error::FileLength { file: path.to_path_buf(), expected, found }
+            }
         }
     }
 }

@@ -6,9 +6,6 @@ use std::mem::MaybeUninit;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rustix::io::Errno;
-
-use super::announce::Temperature;
 use super::bus_guard::Guard;
 use super::cache::Cache;
 use super::caches::CacheSet;
@@ -16,7 +13,7 @@ use super::device_reads::device_reads;
 use super::open_file::{Failure, OpenFile};
 use super::slots::PayloadSlots;
 use crate::error::{Error, Result};
-use crate::format::{Codec, Decoder, IndexEntry, record_check};
+use crate::format::{Codec, Decoder, IndexEntry, check_claimed_length, record_check};
 use crate::identifier::SampleId;
 
 /// Neighbouring records up to this size are read with one call: above it, a call costs little beside the copy.
@@ -157,21 +154,42 @@ impl RecordReader {
         record: &PlannedRecord,
         slot: &mut [MaybeUninit<u8>],
     ) -> Result<()> {
+        match self.try_one(reading, file, cache, record, slot) {
+            Ok(result) => result,
+            // The record may be there all the same: another one was lost, or the file is whole again.
+            Err(Failure::Lost) => {
+                let again = reopened(cache, record)?;
+                let result = self.try_one(reading, &again, cache, record, slot);
+                result.unwrap_or_else(|failure| Err(unread(failure, cache, record)))
+            }
+            Err(failure) => Err(unread(failure, cache, record)),
+        }
+    }
+
+    /// A [`Failure`] to read; what became of what was read is inside.
+    fn try_one(
+        &mut self,
+        reading: &Reading<'_>,
+        file: &OpenFile,
+        cache: &Cache,
+        record: &PlannedRecord,
+        slot: &mut [MaybeUninit<u8>],
+    ) -> std::result::Result<Result<()>, Failure> {
         let entry = &record.entry;
         if entry.codec == Codec::None {
-            check_slot(slot, entry.payload_bytes)?;
+            if let Err(error) = check_slot(slot, entry.payload_bytes) {
+                return Ok(Err(error));
+            }
             let verified = |payload: &[u8]| reading.checked(file, cache, record, payload);
-            return file
-                .fill(&reading.guard, slot, entry.offset, verified)
-                .map_err(|failure| unread(failure, cache, record))?;
+            return file.fill(&reading.guard, slot, entry.offset, verified);
         }
         let mut stored = std::mem::take(&mut self.stored);
-        let bytes = grow(&mut stored, entry.stored_bytes)?;
-        let result = file
-            .read_exact(&reading.guard, bytes, entry.offset)
-            .map_err(|failure| unread(failure, cache, record))
-            .and_then(|()| reading.checked(file, cache, record, bytes))
-            .and_then(|()| self.deliver(cache, record, bytes, slot));
+        let result = match grow(&mut stored, entry.stored_bytes) {
+            Ok(bytes) => file.read_exact(&reading.guard, bytes, entry.offset).map(|()| {
+                reading.checked(file, cache, record, bytes).and_then(|()| self.deliver(cache, record, bytes, slot))
+            }),
+            Err(error) => Ok(Err(error)),
+        };
         self.stored = stored;
         result
     }
@@ -236,6 +254,7 @@ impl RecordReader {
             return Ok(());
         }
         let path = cache.shard_path(entry.shard);
+        check_claimed_length(entry.codec, stored, entry.payload_bytes, &path, record.sample)?;
         self.decoder.decode(entry.codec, stored, cleared(slot), &path, record.sample)
     }
 }
@@ -331,27 +350,33 @@ fn grow(scratch: &mut Vec<u8>, length: u64) -> Result<&mut [u8]> {
     Ok(scratch.get_mut(..length).unwrap_or_default())
 }
 
+/// The shard of a record out of whose mapping a page was lost, to be read by position.
+///
+/// # Errors
+/// [`Error::RecordRange`] where the record is cut off, and as [`Cache::shard`].
+fn reopened(cache: &Cache, record: &PlannedRecord) -> Result<OpenFile> {
+    // Such a mapping is of no more use.
+    cache.close_shard(record.entry.shard);
+    let (offset, expected) = (record.entry.offset, record.entry.stored_bytes);
+    if let Ok(metadata) = fs::metadata(cache.shard_path(record.entry.shard))
+        && metadata.is_file()
+    {
+        let found = metadata.len().saturating_sub(offset);
+        if found < expected {
+            return Err(unread(Failure::Short(found), cache, record));
+        }
+    }
+    cache.shard_by_position(record.entry.shard)
+}
+
 /// The error about a record that could not be read.
 fn unread(failure: Failure, cache: &Cache, record: &PlannedRecord) -> Error {
-    // A mapping that lost a page is of no more use.
     cache.close_shard(record.entry.shard);
     let file = cache.shard_path(record.entry.shard);
     let (sample, offset, expected) = (record.sample.0, record.entry.offset, record.entry.stored_bytes);
     match failure {
         Failure::Short(found) => Error::RecordRange { file, sample, offset, expected, found },
         Failure::System(source) => Error::Io { path: file, operation: "cannot read", bytes: Some(expected), source },
-        Failure::Lost => {
-            let length = fs::metadata(&file).map(|metadata| metadata.len()).unwrap_or_default();
-            let found = length.saturating_sub(offset).min(expected);
-            if found < expected {
-                Error::RecordRange { file, sample, offset, expected, found }
-            } else {
-                // The record is there, another one is not, or the disk did not give it.
-                cache.shard(record.entry.shard, &Temperature::default()).err().unwrap_or_else(|| {
-                    let source = Errno::IO.into();
-                    Error::Io { path: file, operation: "cannot read", bytes: Some(expected), source }
-                })
-            }
-        }
+        Failure::Lost => Error::Internal { message: format!("a page was lost of {}, not mapped", file.display()) },
     }
 }

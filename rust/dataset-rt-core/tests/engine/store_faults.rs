@@ -7,8 +7,8 @@ use std::sync::Arc;
 use arrow_array::RecordBatch;
 use dataset_rt_core::format::Codec;
 use dataset_rt_core::runtime::verify_caches;
-use dataset_rt_core::store::IoMode;
-use dataset_rt_core::{Error, Result};
+use dataset_rt_core::store::{Guard, IoMode, Temperature};
+use dataset_rt_core::{Error, Result, SampleId};
 
 use crate::support::{
     Caller, Feed, IO_MODES, NAMES, Row, Settings, open, open_to_read, payload, pool, read_all, tree, values, vouch,
@@ -331,5 +331,77 @@ fn every_fault_is_listed() {
         assert_eq!(files, damaged);
         let stopped = verify_caches(caches.by_id(), pool.as_deref(), &mut Caller::stopping_at(1));
         assert!(matches!(stopped, Err(Error::Interrupted)));
+    }
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_shard_that_was_cut_off_and_made_whole_again_is_read_as_it_is_now() {
+    for codec in [Codec::None, Codec::Zstd] {
+        let root = tempfile::tempdir().unwrap();
+        let path = small(root.path(), codec);
+        let caches = open_to_read(&[&path], IoMode::Mapped).unwrap();
+        let cache = &caches.by_id()[0];
+        let original = read_all(&caches, None).unwrap();
+        let shard = cache.shard_path(0);
+        let bytes = fs::read(&shard).unwrap();
+        // Whoever reads meanwhile loses the mapping's only page, and the file is whole again before anybody looks.
+        let lose = |restored: &[u8]| {
+            let file = cache.shard(0, &Temperature::default()).unwrap();
+            assert!(file.is_mapped());
+            fs::File::options().write(true).open(&shard).unwrap().set_len(0).unwrap();
+            assert!(file.read_exact(&Guard::arm().unwrap(), &mut [0; 8], 0).is_err());
+            fs::write(&shard, restored).unwrap();
+            assert!(
+                file.read_exact(&Guard::arm().unwrap(), &mut [0; 8], 0).is_err(),
+                "the mapping stays without its page"
+            );
+        };
+        lose(&bytes);
+        assert_eq!(read_all(&caches, None).unwrap(), original);
+        assert_eq!(read_all(&caches, None).unwrap(), original, "the next run maps it again");
+        let mut damaged = bytes.clone();
+        for byte in &mut damaged[16..] {
+            *byte ^= 1;
+        }
+        lose(&damaged);
+        let error = read_all(&caches, None).unwrap_err();
+        assert!(matches!(error, Error::RecordCheck { .. }), "{error}");
+        fs::write(&shard, &bytes).unwrap();
+        lose(&bytes[..bytes.len() - 1]);
+        let error = read_all(&caches, None).unwrap_err();
+        assert!(matches!(error, Error::FileLength { .. } | Error::RecordRange { .. }), "{error}");
+    }
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn an_index_that_was_cut_off_and_made_whole_again_is_read_as_it_is_now() {
+    // So many that the index is not held in memory.
+    const SAMPLES: u64 = 270_000;
+    let root = tempfile::tempdir().unwrap();
+    let mut feed = Feed::new(&NAMES, |sample| Ok((sample < SAMPLES).then(|| (vec![1], values(1)))));
+    let path = Settings::default().write(root.path(), "train", &mut feed, &mut Caller::default()).unwrap().path;
+    let caches = open_to_read(&[&path], IoMode::Mapped).unwrap();
+    let cache = &caches.by_id()[0];
+    let index = path.join("index.bin");
+    let bytes = fs::read(&index).unwrap();
+    let (guard, last) = (Guard::arm().unwrap(), SampleId(SAMPLES - 1));
+    let mut file = None;
+    let original = cache.entry(&guard, last, &mut file).unwrap();
+    for whole in [true, false] {
+        let mapped = file.clone().unwrap();
+        assert!(mapped.is_mapped());
+        fs::File::options().write(true).open(&index).unwrap().set_len(0).unwrap();
+        assert!(mapped.read_exact(&guard, &mut [0; 8], 0).is_err());
+        fs::write(&index, &bytes[..bytes.len() - usize::from(!whole)]).unwrap();
+        let entry = cache.entry(&guard, last, &mut file);
+        if whole {
+            assert_eq!(entry.unwrap(), original);
+            assert_eq!(cache.entry(&guard, last, &mut file).unwrap(), original, "it is mapped again");
+        } else {
+            let error = entry.unwrap_err();
+            assert!(matches!(error, Error::FileLength { .. }), "{error}");
+        }
     }
 }
