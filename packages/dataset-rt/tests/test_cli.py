@@ -316,7 +316,7 @@ def test_json_is_valid_for_names_of_files_that_are_not_utf_8(path):
 
 
 @pytest.mark.parametrize("as_json", [[], ["--json"]])
-@pytest.mark.parametrize("command", ["info", "head", "stats", "verify"])
+@pytest.mark.parametrize("command", ["info", "head", "stats", "verify", "digest"])
 def test_an_output_that_cannot_be_written_is_a_short_error_and_not_the_code_of_a_damaged_cache(path, command, as_json):
     if not Path("/dev/full").exists():
         pytest.skip("needs /dev/full: elsewhere no output is full at will")
