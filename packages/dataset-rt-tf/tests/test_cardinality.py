@@ -1,5 +1,6 @@
 """What a dataset says of its length and shapes is what it delivers."""
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -62,3 +63,41 @@ def test_shapes_are_static(numbered):
     assert spec["data"] == tf.TensorSpec((4, 2, 2), tf.uint8)
     spec = drt_tf.from_generator(numbered(), decode_batch=decoder).element_spec
     assert spec["data"] == tf.TensorSpec((2, 2), tf.uint8)
+
+
+def rest_of_a_longer_epoch(numbered):
+    """A state with 80 draws left of an epoch of 90, and epochs of 10 from then on."""
+    dataset = numbered()
+    dataset.set_epoch_len(90)
+    consumed = iter(dataset)
+    for _ in range(10):
+        next(consumed)
+    dataset.set_epoch_len(10)
+    return dataset.state_dict()
+
+
+@pytest.mark.parametrize("single", [False, True])
+def test_the_rest_of_a_longer_epoch_is_delivered_whole(numbered, ids, draws, single):
+    dataset = numbered()
+    dataset.load_state_dict(rest_of_a_longer_epoch(numbered))
+    loader = drt_tf.from_generator(dataset) if single else drt_tf.as_dataset(dataset, 4)
+    assert loader.cardinality() == tf.data.UNKNOWN_CARDINALITY
+    assert ids(loader) == draws(dataset, 90, start=10)
+    assert ids(loader) == draws(dataset, 100, start=90)
+
+
+@pytest.mark.parametrize("single", [False, True])
+def test_a_rest_that_is_longer_than_the_promised_length_is_refused(numbered, single):
+    dataset = numbered()
+    loader = drt_tf.from_generator(dataset) if single else drt_tf.as_dataset(dataset, 4)
+    dataset.load_state_dict(rest_of_a_longer_epoch(numbered))
+    with pytest.raises(tf.errors.InvalidArgumentError, match="a pass must have at most"):
+        list(loader)
+    assert dataset.position == 10
+
+
+def test_a_batch_size_of_a_small_numpy_type_does_not_wrap(numbered, ids, draws):
+    dataset = numbered(300)
+    assert ids(drt_tf.as_dataset(dataset, np.uint8(100))) == draws(dataset, 300)
+    batches = drt_tf.StreamPyDataset(dataset, np.uint8(100))
+    assert [n for i in range(3) for n in batches[i]["sample_id"].tolist()] == draws(dataset, 600, start=300)

@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import polars as pl
@@ -217,6 +218,51 @@ def test_an_iterator_that_is_restored_without_its_state_is_refused(numbered, tmp
     iterator = iter(drt_tf.as_dataset(numbered(), 3, state=state))
     with pytest.raises(tf.errors.InvalidArgumentError, match="restored without its StreamState"):
         tf.train.Checkpoint(iterator=iterator).restore(path).expect_partial()
+
+
+def test_a_pass_that_was_forgotten_is_not_restored_as_a_fresh_one(numbered, tmp_path):
+    def make():
+        state = drt_tf.StreamState()
+        iterator = iter(drt_tf.as_dataset(numbered(), 10, state=state).repeat().prefetch(400))
+        return state, iterator, tf.train.Checkpoint(iterator=iterator, stream=state)
+
+    state, iterator, checkpoint = make()
+    next(iterator)
+    deadline = time.monotonic() + 300
+    # Passes can be asked for until they are forgotten, the consumer's among them.
+    while time.monotonic() < deadline:
+        try:
+            state.state_dict(batches=1, passes=1)
+        except drt.ConfigError as error:
+            if "passes must be in [0," not in str(error):
+                break
+        time.sleep(0.05)
+    else:
+        pytest.fail("the prefetch never came far enough ahead")
+    path = checkpoint.save(str(tmp_path / "ahead"))
+    _, _, elsewhere = make()
+    with pytest.raises(tf.errors.InvalidArgumentError, match="not among the newest 256"):
+        elsewhere.restore(path)
+
+
+def test_a_run_of_more_passes_than_are_kept_is_restored_twice(numbered, draws, tmp_path):
+    def make():
+        state = drt_tf.StreamState()
+        iterator = iter(drt_tf.as_dataset(numbered(), 10, state=state).repeat())
+        return iterator, tf.train.Checkpoint(iterator=iterator, stream=state)
+
+    iterator, checkpoint = make()
+    # More than the tokens that may lie unused, too.
+    for _ in range(1_100):
+        next(iterator)
+    path = checkpoint.save(str(tmp_path / "long"))
+    _, checkpoint = make()
+    checkpoint.restore(path).assert_consumed()
+    path = checkpoint.save(str(tmp_path / "again"))
+    iterator, checkpoint = make()
+    checkpoint.restore(path).assert_consumed()
+    found = joined(next(iterator)["sample_id"].numpy().tolist() for _ in range(3))
+    assert found == draws(numbered(), 11_030, start=11_000)
 
 
 def test_a_state_belongs_to_one_dataset(numbered):

@@ -70,7 +70,8 @@ def as_dataset(
             `CachedDataset.shard`.
 
     Returns:
-        A dataset that knows its number of batches. The first dimension of a batch is static with `drop_last`.
+        A dataset that knows its number of batches, unless a loaded state goes on with the rest of a longer window.
+        The first dimension of a batch is static with `drop_last`.
 
     Raises:
         ConfigError: If an argument is out of range, or an epoch holds no full batch with `drop_last`. What is wrong
@@ -79,12 +80,12 @@ def as_dataset(
     source = dataset.cursor() if isinstance(dataset, drt.SampleStream) else dataset
     world = resolve_world(dataset, input_context=input_context, rank=rank, world_size=world_size, remainder=remainder)
     cut = Cut(batch_size, drop_last, world)
-    stream = source.stream()
-    length = cut.length(stream, source.epoch_len)
-    decoder = Decoder(stream, decode=decode, decode_batch=decode_batch, output_signature=output_signature)
+    batch_size = cut.batch_size
+    length = cut.known_length(source)
+    decoder = Decoder(source.stream(), decode=decode, decode_batch=decode_batch, output_signature=output_signature)
 
     tokens = Tokens()
-    passes = Passes(source, cut, tokens.is_own)
+    passes = Passes(source, cut, length=length, tokens=tokens)
     if state is not None:
         state.bind(passes)
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import dataset_rt as drt
 from dataset_rt import StreamCursor, Window
+from dataset_rt.integers import unsigned
+from dataset_rt_tf.tokens import Tokens
 
 __all__ = ["KEPT_PASSES", "Cut", "Passes"]
 
@@ -29,11 +31,18 @@ class Cut:
         batch_size: Samples a batch.
         drop_last: Whether a last batch that is short is left out.
         world: Rank, world size, and what is done where that does not divide an epoch.
+
+    Raises:
+        ConfigError: If the batch size is no integer.
     """
 
     batch_size: int
     drop_last: bool
     world: tuple[int, int, str]
+
+    def __post_init__(self) -> None:
+        # A small NumPy type would wrap around where batches are counted.
+        object.__setattr__(self, "batch_size", unsigned(self.batch_size, "batch_size"))
 
     def ticket(self, source: drt.CachedDataset | StreamCursor) -> drt.WindowTicket:
         """Ask for the next window of a dataset, a rank's view of one, or a cursor."""
@@ -73,6 +82,19 @@ class Cut:
             )
         return count
 
+    def known_length(self, source: drt.CachedDataset | StreamCursor) -> int | None:
+        """How many batches a pass has at most, or None if one is already longer than a whole window.
+
+        The rest of a window is, that was begun with a larger epoch length and loaded since.
+
+        Raises:
+            ConfigError: As `length`.
+        """
+        stream = source.stream()
+        length = self.length(stream, source.epoch_len)
+        rest = self.rewind(stream, self.ticket(source).state_dict()).num_batches
+        return length if rest <= length else None
+
     def rewind(self, stream: drt.SampleStream, state: Mapping[str, Any]) -> Window:
         """Make the window again at whose beginning a state was taken. Moves nothing.
 
@@ -93,19 +115,32 @@ class Passes:
     Args:
         source: Where windows are reserved.
         cut: How they are cut.
-        is_own: Whether a token was made by this pipeline rather than restored into it.
+        length: How many batches the pipeline lets through in a pass; None if all.
+        tokens: The pipeline's own tokens; None where nothing can be restored into it.
     """
 
-    def __init__(self, source: drt.CachedDataset | StreamCursor, cut: Cut, is_own: Callable[[int], bool]) -> None:
+    def __init__(
+        self,
+        source: drt.CachedDataset | StreamCursor,
+        cut: Cut,
+        *,
+        length: int | None,
+        tokens: Tokens | None,
+    ) -> None:
         self.source = source
         self.cut = cut
+        self._length = length
         self.epoch_len = source.epoch_len
-        self._is_own = is_own
+        self._tokens = tokens
         self._lock = threading.Lock()
         # The state at the beginning of each pass's window, in the order in which the passes were begun.
         self._states: OrderedDict[int, dict[str, Any]] = OrderedDict()
         self._windows: OrderedDict[int, Window] = OrderedDict()
         self._forgotten = 0
+        # How many batches each pass has since this was made or restored, the forgotten ones too.
+        self._lengths: list[int] = []
+        # Tokens of this pipeline whose states were dropped, in that order.
+        self._dropped: dict[int, None] = {}
         self._restored: set[int] = set()
         self._was_restored = False
         self._followed = -1
@@ -117,29 +152,27 @@ class Passes:
             The number of its batches.
 
         Raises:
-            StateMismatchError: If the iterator was restored without the passes' own state.
+            StateMismatchError: If the iterator was restored without the passes' own state, or in a pass that had been
+                forgotten when it was saved.
             ConfigError: If the dataset's epoch length has changed, or the stream is at its end.
         """
         with self._lock:
             if token in self._states:
                 window = self._window(token)
+                self._check_length(window)
                 if token in self._restored:
                     self._follow(window)
                 return window.num_batches
-            if not self._was_restored and not self._is_own(token):
-                raise drt.StateMismatchError(
-                    "the iterator was restored without its StreamState, so nobody knows its window; pass state= to "
-                    "as_dataset and put that StreamState into the tf.train.Checkpoint beside the iterator",
-                    field="state",
-                    expected="a StreamState in the checkpoint",
-                    found="none",
-                )
+            self._check_own(token)
             if self.source.epoch_len != self.epoch_len:
                 raise drt.ConfigError(
                     f"the epoch length must stay {self.epoch_len}, with which the tf.data.Dataset was made, got "
                     f"{self.source.epoch_len}; call set_epoch_len({self.epoch_len}) or make another tf.data.Dataset"
                 )
-            window = self.cut.ticket(self.source).reserve()
+            ticket = self.cut.ticket(self.source)
+            # Looked at before it is reserved, so that what is refused is not skipped.
+            self._check_length(self.cut.rewind(self.source.stream(), ticket.state_dict()))
+            window = ticket.reserve()
             self._remember(token, window.state_dict(batches=0), window)
             return window.num_batches
 
@@ -177,12 +210,27 @@ class Passes:
         with self._lock:
             return list(self._states.items())
 
-    def restore(self, states: list[tuple[int, dict[str, Any]]], before: dict[str, Any]) -> None:
+    def memory(self) -> dict[str, int]:
+        """What tells restored tokens from new ones: whose they are, how many were taken, and how many dropped."""
+        if self._tokens is None:
+            return {"tokens": -1, "taken": 0, "dropped": 0}
+        with self._lock:
+            return {"tokens": self._tokens.seed, "taken": self._tokens.taken, "dropped": len(self._dropped)}
+
+    def lengths(self) -> list[int]:
+        """How many batches each pass has that was begun since this was made or restored."""
+        with self._lock:
+            return list(self._lengths)
+
+    def restore(
+        self, states: list[tuple[int, dict[str, Any]]], before: dict[str, Any], memory: Mapping[str, int]
+    ) -> None:
         """Take over the passes of a saved run and move the dataset behind them.
 
         Args:
             states: What `states` gave there.
             before: Where the dataset stood there, for a run that had begun no pass.
+            memory: What `memory` gave there.
 
         Raises:
             StateMismatchError: If they belong to another population, seed, mode or version.
@@ -192,11 +240,47 @@ class Passes:
             self._states = OrderedDict(states)
             self._windows.clear()
             self._forgotten = 0
+            # The lengths of restored passes are asked for by nobody: training counts those that it begins.
+            self._lengths = [0] * len(states)
             self._restored = set(self._states)
             self._was_restored = True
+            if self._tokens is not None:
+                # The run goes back to where it was saved; what another one dropped is foreign here anyway.
+                kept = memory["dropped"] if memory["tokens"] == self._tokens.seed else 0
+                self._dropped = dict.fromkeys(list(self._dropped)[:kept])
+                self._tokens.rewind(memory["taken"])
             self._followed = -1
             if states:
                 self._move_behind(self._window(states[-1][0]))
+
+    def _check_own(self, token: int) -> None:
+        """Refuse a restored pass whose window nobody knows: a fresh one would skip and repeat draws."""
+        if self._tokens is None or (token not in self._dropped and self._tokens.is_own(token)):
+            return
+        if not self._was_restored:
+            raise drt.StateMismatchError(
+                "the iterator was restored without its StreamState, so nobody knows its window; pass state= to "
+                "as_dataset and put that StreamState into the tf.train.Checkpoint beside the iterator",
+                field="state",
+                expected="a StreamState in the checkpoint",
+                found="none",
+            )
+        raise drt.StateMismatchError(
+            f"the iterator was restored in a pass that is not among the newest {KEPT_PASSES}, which a StreamState "
+            "keeps, so nobody knows its window; save both in one checkpoint, and where a prefetch behind repeat() is "
+            f"more than {KEPT_PASSES} passes ahead make it shorter, or the epochs longer",
+            field="state",
+            expected=f"one of the newest {KEPT_PASSES} passes",
+            found="an older or a foreign one",
+        )
+
+    def _check_length(self, window: Window) -> None:
+        if self._length is not None and window.num_batches > self._length:
+            raise drt.ConfigError(
+                f"a pass must have at most {self._length} batches, which is how long the tf.data.Dataset says it is, "
+                f"got {window.num_batches}: the rest of a window that was begun with a larger epoch length; load the "
+                "state into the dataset before the tf.data.Dataset is made"
+            )
 
     def _follow(self, window: Window) -> None:
         """Let the next pass begin where a restored one ends.
@@ -213,11 +297,13 @@ class Passes:
 
     def _remember(self, token: int, state: dict[str, Any], window: Window) -> None:
         self._states[token] = state
+        self._lengths.append(window.num_batches)
         self._keep(token, window)
         # What was restored is followed no more once the stream has gone on from it.
         self._restored.clear()
         while len(self._states) > KEPT_PASSES:
-            self._states.popitem(last=False)
+            dropped, _ = self._states.popitem(last=False)
+            self._dropped[dropped] = None
             self._forgotten += 1
 
     def _window(self, token: int) -> Window:

@@ -56,7 +56,7 @@ def from_generator(
         remainder: As in `as_dataset`.
 
     Returns:
-        A dataset that knows its number of samples.
+        A dataset that knows its number of samples, unless a loaded state goes on with the rest of a longer window.
 
     Raises:
         ConfigError: As in `as_dataset`.
@@ -64,9 +64,9 @@ def from_generator(
     source = dataset.cursor() if isinstance(dataset, drt.SampleStream) else dataset
     world = resolve_world(dataset, input_context=input_context, rank=rank, world_size=world_size, remainder=remainder)
     cut = Cut(1, drop_last=False, world=world)
-    length = cut.length(source.stream(), source.epoch_len)
+    length = cut.known_length(source)
     decoder = Decoder(source.stream(), decode=decode, decode_batch=decode_batch, output_signature=output_signature)
-    passes = Passes(source, cut, is_own=lambda _: True)
+    passes = Passes(source, cut, length=length, tokens=None)
     if state is not None:
         state.bind(passes)
     numbers = itertools.count()

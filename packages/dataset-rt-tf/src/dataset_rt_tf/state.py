@@ -56,6 +56,14 @@ class StreamState(tf.train.experimental.PythonState):  # type: ignore[misc]
         number = None if passes is None else unsigned(passes, "passes")
         return self._used().state_dict(batches=unsigned(batches, "batches"), passes=number)
 
+    def lengths(self) -> list[int]:
+        """How many batches each pass has that was begun since this object was made or restored.
+
+        Raises:
+            ConfigError: If the state is not in use.
+        """
+        return self._used().lengths()
+
     def bind(self, passes: Passes) -> None:
         """Take charge of a pipeline's passes; the loaders do this.
 
@@ -73,7 +81,7 @@ class StreamState(tf.train.experimental.PythonState):  # type: ignore[misc]
     def serialize(self) -> bytes:
         """Describe the passes for a checkpoint: below 8 KiB."""
         passes = self._used()
-        states = passes.states()
+        states, memory = passes.states(), passes.memory()
         bases: list[dict[str, Any]] = []
         windows = []
         for token, state in states:
@@ -86,6 +94,7 @@ class StreamState(tf.train.experimental.PythonState):  # type: ignore[misc]
             "cut": _cut(passes),
             "bases": bases,
             "windows": windows,
+            "memory": memory,
             "before": None if states else passes.cut.ticket(passes.source).state_dict(),
         }
         return zlib.compress(json.dumps(content, separators=(",", ":")).encode(), 9)
@@ -118,7 +127,7 @@ class StreamState(tf.train.experimental.PythonState):  # type: ignore[misc]
             (token, {**content["bases"][base], **dict(zip(_OF_A_WINDOW, values, strict=True))})
             for token, base, *values in content["windows"]
         ]
-        passes.restore(states, content["before"])
+        passes.restore(states, content["before"], content["memory"])
 
     def _used(self) -> Passes:
         if self._passes is None:

@@ -24,26 +24,49 @@ class Tokens:
     pipeline to pipeline, which tells a token of one's own from a restored one.
 
     Attributes:
+        seed: Names this object, in the process and beyond it.
         dataset: A tf.data.Dataset of one element, the token: two numbers of 32 bits, int64.
     """
 
     def __init__(self) -> None:
-        seed = secrets.randbits(31)
-        self.dataset = _one_a_pass(seed)
+        self.seed = secrets.randbits(31)
+        self.dataset = _one_a_pass(self.seed)
         self._lock = threading.Lock()
-        self._unused: set[int] = set()
-        # The same seed makes the same tokens, pass for pass.
-        self._same = _one_a_pass(seed).repeat().as_numpy_iterator()
+        self._taken_before = 0
+        self._begin()
+
+    @property
+    def taken(self) -> int:
+        """How many tokens may have been taken so far, in the runs that were restored too."""
+        with self._lock:
+            return max(self._taken_before, self._drawn)
 
     def is_own(self, token: int) -> bool:
         """Whether an iterator of this pipeline took the token; asked once for each."""
         with self._lock:
-            while token not in self._unused and len(self._unused) <= _UNUSED:
+            while token not in self._unused and len(self._unused) <= _UNUSED + self._taken_before:
                 self._unused.add(token_number(next(self._same)))
+                self._drawn += 1
             if token not in self._unused:
                 return False
             self._unused.remove(token)
             return True
+
+    def rewind(self, taken: int) -> None:
+        """Expect all tokens once more: a restored iterator goes on with the number that it had come to.
+
+        Args:
+            taken: What `taken` was when it was saved.
+        """
+        with self._lock:
+            self._taken_before = max(self._taken_before, self._drawn, taken)
+            self._begin()
+
+    def _begin(self) -> None:
+        self._drawn = 0
+        self._unused: set[int] = set()
+        # The same seed makes the same tokens, pass for pass.
+        self._same = _one_a_pass(self.seed).repeat().as_numpy_iterator()
 
 
 def token_number(token: npt.NDArray[np.int64]) -> int:
