@@ -170,6 +170,69 @@ def test_a_callback_knows_the_state_at_any_batch_of_fit(numbered, ids, draws):
         assert ids(drt_tf.as_dataset(resumed, 4)) == expected[18:20]
 
 
+def fitted(numbered, *, repeat=False, told=None, together=1, **fields):
+    """Fit 2 epochs on passes of 5 batches; the positions that the callback said after each execution, or its error."""
+    state = drt_tf.StreamState()
+    train = drt_tf.as_dataset(numbered(), 2, decode=pair, state=state)
+    counter = drt_tf.StreamCallback(state, steps_per_epoch=told)
+    positions = []
+
+    class Asked(keras.callbacks.Callback):
+        def on_train_batch_end(self, batch, logs=None):
+            positions.append(counter.state_dict()["position"])
+
+    model = model_of()
+    model.compile("sgd", model.loss, steps_per_execution=together)
+    fields = {"epochs": 2, "shuffle": False, "verbose": 0, "callbacks": [counter, Asked()], **fields}
+    model.fit(train.repeat().prefetch(8) if repeat else train, **fields)
+    assert positions[-1] == 2 * int(model.optimizer.iterations)
+    model.evaluate(train, verbose=0)
+    assert counter.state_dict()["position"] == positions[-1]
+    return positions
+
+
+def test_a_callback_follows_epochs_that_are_not_passes(numbered):
+    for steps in (2, 3, 5):
+        expected = list(range(2, 4 * steps + 1, 2))
+        assert fitted(numbered, repeat=True, told=steps, steps_per_epoch=steps) == expected
+    assert fitted(numbered, told=2, steps_per_epoch=2) == [2, 4, 6, 8]
+    # An epoch of a whole pass need not be told, however far a prefetch is ahead.
+    assert fitted(numbered, repeat=True, steps_per_epoch=5) == list(range(2, 21, 2))
+
+
+def test_a_callback_follows_executions_of_several_steps(numbered):
+    assert fitted(numbered, together=2) == [4, 8, 10, 14, 18, 20]
+    assert fitted(numbered, together=5) == [10, 20]
+    assert fitted(numbered, repeat=True, together=5, told=10, steps_per_epoch=10) == [10, 20, 30, 40]
+
+
+def test_a_callback_counts_the_batches_that_keras_takes_of_an_endless_dataset(numbered):
+    batches = drt_tf.StreamPyDataset(numbered(), 2, decode=pair)
+    counter = drt_tf.StreamCallback(batches)
+    model = model_of()
+    model.compile("sgd", model.loss, steps_per_execution=2)
+    model.fit(batches, steps_per_epoch=5, epochs=2, shuffle=False, verbose=0, callbacks=[counter])
+    assert counter.state_dict()["position"] == 2 * int(model.optimizer.iterations)
+
+
+def test_a_callback_refuses_what_it_cannot_tell(numbered):
+    for said, fields in (
+        ("give StreamCallback the steps_per_epoch", {"repeat": True, "steps_per_epoch": 3}),
+        ("give StreamCallback the steps_per_epoch", {"repeat": True, "steps_per_epoch": 7}),
+        ("steps_per_execution must divide", {"repeat": True, "steps_per_epoch": 5, "together": 2}),
+        ("steps_per_execution must divide", {"repeat": True, "steps_per_epoch": 3, "told": 3, "together": 2}),
+    ):
+        with pytest.raises(drt.ConfigError, match=said):
+            fitted(numbered, **fields)
+
+    state = drt_tf.StreamState()
+    train = drt_tf.as_dataset(numbered(), 2, decode=pair, state=state)
+    counter = drt_tf.StreamCallback(state)
+    model_of().fit(train, epochs=2, shuffle=False, verbose=0, callbacks=[counter], validation_data=train)
+    with pytest.raises(drt.ConfigError, match="validate on a pipeline of its own"):
+        counter.state_dict()
+
+
 def test_a_ragged_leaf_or_a_negative_index_is_refused(numbered):
     import tensorflow as tf
 

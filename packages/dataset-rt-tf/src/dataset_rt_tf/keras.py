@@ -145,32 +145,117 @@ class StreamPyDataset(keras.utils.PyDataset):  # type: ignore[misc]
 class StreamCallback(keras.callbacks.Callback):  # type: ignore[misc]
     """Counts what `fit` has trained on, so that a state can be saved at any batch.
 
+    What is fitted is the `StreamPyDataset`, the `as_dataset` itself, or its `repeat()`. Validation must read a pipeline
+    of its own. What cannot be told is refused, never guessed.
+
     Args:
         source: The `StreamPyDataset` that is fitted, or the `StreamState` of the `as_dataset` that is.
+        steps_per_epoch: As `fit` has it, where that is not the length of a pass: Keras then takes its epochs out of the
+            passes one after another. None: each epoch is a pass. Plays no part for a `StreamPyDataset`.
+
+    Raises:
+        ConfigError: If `steps_per_epoch` is no integer.
     """
 
-    def __init__(self, source: StreamPyDataset | StreamState) -> None:
+    def __init__(self, source: StreamPyDataset | StreamState, *, steps_per_epoch: int | None = None) -> None:
         super().__init__()
         self._source = source
-        self._before = 0
-        self._in_epoch = 0
+        self._joined = steps_per_epoch is not None and unsigned(steps_per_epoch, "steps_per_epoch") > 0
+        # Batches of each epoch of this fit, and the number of its first pass; None before the first fit.
+        self._epochs: list[int] = []
+        self._first_pass: int | None = None
+        self._untold: str | None = None
+        self._begun_by_test = False
+        self._before_test = 0
 
     def state_dict(self) -> dict[str, Any]:
-        """The state behind the newest batch that was trained on."""
-        if isinstance(self._source, StreamState):
-            return self._source.state_dict(batches=self._in_epoch)
-        return self._source.state_dict(batches=self._before + self._in_epoch)
+        """The state behind the newest batch that was trained on.
+
+        Raises:
+            ConfigError: If it cannot be told which batch that was: what is fitted has epochs that are not passes
+                and `steps_per_epoch` was not given here, `steps_per_execution` does not divide a pass, or validation
+                reads the same pipeline.
+        """
+        if isinstance(self._source, StreamPyDataset):
+            return self._source.state_dict(batches=sum(self._epochs))
+        if self._untold is not None:
+            raise drt.ConfigError(self._untold)
+        if self._first_pass is None:
+            return self._source.state_dict(batches=0)
+        number, batches = self._place(sum(self._epochs))
+        return self._source.state_dict(batches=batches, passes=number)
 
     def on_train_begin(self, logs: Any = None) -> None:  # noqa: ARG002  (Keras' signature)
-        """Begin to count: every `fit` starts with batch 0."""
-        self._before = 0
-        self._in_epoch = 0
+        """Begin to count: every `fit` begins a pass."""
+        self._epochs = []
+        self._first_pass = len(self._lengths())
+        self._untold = None
+        self._begun_by_test = False
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:  # noqa: ARG002  (Keras' signature)
         """Begin to count an epoch."""
-        self._before += self._in_epoch
-        self._in_epoch = 0
+        if self._begun_by_test and not self._joined:
+            self._give_up(
+                "passes were begun while Keras validated, so it cannot be told which of them were trained on; validate "
+                "on a pipeline of its own, and fit as_dataset without repeat(), or give StreamCallback steps_per_epoch"
+            )
+        self._epochs.append(0)
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:  # noqa: ARG002  (Keras' signature)
-        """Count the batches of the epoch up to this one."""
-        self._in_epoch = batch + 1
+        """Count the batches of the epoch up to this one, several at once under `steps_per_execution`."""
+        before, self._epochs[-1] = self._epochs[-1], batch + 1
+        if isinstance(self._source, StreamState) and self._untold is None:
+            self._check(batch + 1 - before)
+
+    def on_test_begin(self, logs: Any = None) -> None:  # noqa: ARG002  (Keras' signature)
+        """Remember how many passes there were before validation."""
+        self._before_test = len(self._lengths())
+
+    def on_test_end(self, logs: Any = None) -> None:  # noqa: ARG002  (Keras' signature)
+        """See whether validation has read what is trained on."""
+        self._begun_by_test = self._begun_by_test or len(self._lengths()) > self._before_test
+
+    def _check(self, together: int) -> None:
+        """Find out whether the newest batches, trained on together, say where training is."""
+        assert self._first_pass is not None
+        lengths = self._lengths()
+        total = sum(self._epochs)
+        if together > 1 and not self._joined:
+            number = self._first_pass + len(self._epochs) - 1
+            length = lengths[number] if number < len(lengths) else 0
+            if self._epochs[-1] > length and self.params.get("steps") == length and len(lengths) == number + 1:
+                # The pass ended within them: Keras counts those that were not there too.
+                self._epochs[-1] = length
+            elif self._epochs[-1] > min(length, self.params.get("steps") or 0):
+                self._give_up_executions(together)
+        elif together > 1 and self._place(total - together + 1)[0] != self._place(total)[0]:
+            self._give_up_executions(together)
+        number = self._first_pass + len(self._epochs) - 1
+        if self._untold is None and not self._joined and self._place(sum(self._epochs)) != (number, self._epochs[-1]):
+            self._give_up(
+                f"the epochs that are fitted must be passes, of which the last have {lengths[-3:]} batches, got epochs "
+                f"of {self._epochs[-3:]}; give StreamCallback the steps_per_epoch that fit has, or fit the whole pass"
+            )
+
+    def _place(self, total: int) -> tuple[int, int]:
+        """The pass that holds the last of `total` batches, and how many of it they take."""
+        assert self._first_pass is not None
+        number = self._first_pass
+        for length in self._lengths()[number:]:
+            if total <= length:
+                break
+            total -= length
+            number += 1
+        return number, total
+
+    def _lengths(self) -> list[int]:
+        return self._source.lengths() if isinstance(self._source, StreamState) else []
+
+    def _give_up(self, reason: str) -> None:
+        self._untold = self._untold or reason
+
+    def _give_up_executions(self, together: int) -> None:
+        self._give_up(
+            f"steps_per_execution must divide the passes and the steps of an epoch for a StreamCallback, got {together}"
+            "; Keras does not say how many batches it took where a pass ends within them"
+        )
