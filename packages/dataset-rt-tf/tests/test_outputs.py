@@ -188,3 +188,17 @@ def test_damage_on_disk_arrives_with_our_text(written):
     shard.write_bytes(content)
     with pytest.raises(tf.errors.OpError, match="000000.bin"):
         list(batches)
+
+
+@pytest.mark.parametrize("dtype", [">f4", ">i2", "<u4", ">U1"])
+def test_arrays_of_either_byte_order_become_tensors(written, dtype):
+    values = np.array([1, 2, 3, 4]).astype(dtype)
+    dataset = written([(values.tobytes(), {})])
+    decoder = drt.array_decoder(dtype, (4,))
+    expected = [text.encode() for text in values.tolist()] if values.dtype.kind == "U" else values.tolist()
+    (batch,) = drt_tf.as_dataset(dataset, 1, decode_batch=decoder)
+    assert batch["data"].numpy().tolist() == [expected]
+    (sample,) = drt_tf.from_generator(dataset, decode_batch=decoder)
+    assert sample["data"].numpy().tolist() == expected
+    (batch,) = drt_tf.as_dataset(dataset, 1, decode=lambda sample: np.frombuffer(sample.data, dtype))
+    assert batch.numpy().tolist() == [expected]

@@ -95,11 +95,14 @@ def _checked(leaf: Leaf, value: Any, shape: tuple[int | None, ...], origin: str)
         for item in array.reshape(-1):
             if not isinstance(item, (bytes, str)):
                 raise _wrong_dtype(leaf, type(item).__name__, origin)
-    elif array.dtype != leaf.dtype.as_numpy_dtype:
+    elif array.dtype.newbyteorder("=") != leaf.dtype.as_numpy_dtype:
         if isinstance(value, (np.ndarray, np.generic)) or not _takes(leaf, array):
             raise _wrong_dtype(leaf, str(array.dtype), origin)
         # Plain Python numbers have no width of their own.
         array = array.astype(leaf.dtype.as_numpy_dtype)
+    elif not array.dtype.isnative:
+        # TensorFlow has no byte order but the machine's.
+        array = array.astype(array.dtype.newbyteorder("="))
     fits = array.ndim == len(shape) and all(want in (None, got) for want, got in zip(shape, array.shape, strict=True))
     if not fits:
         advice = "" if None in shape else "; give output_signature with None for lengths that vary"
