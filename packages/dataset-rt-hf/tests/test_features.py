@@ -1,10 +1,13 @@
 """What was imported is what was there, for every feature type and every form that a dataset takes."""
 
+import datetime
 from pathlib import Path
 
 import datasets
+import numpy as np
 import pytest
 
+import dataset_rt as drt
 import dataset_rt_hf as hf
 from hf_rows import CASES, make, same
 
@@ -209,10 +212,124 @@ def test_a_stream_whose_type_changes_is_an_error_that_names_column_and_types(imp
     assert not (importer.root / "rows").exists()
 
 
+MOMENT = datetime.datetime(2024, 1, 2, 3)
+MIXED = {
+    "a date among moments": (MOMENT, datetime.date(2024, 1, 1)),
+    "moments with and without a zone": (MOMENT, MOMENT.replace(tzinfo=datetime.timezone.utc)),
+    "moments in two zones": tuple(
+        MOMENT.replace(tzinfo=datetime.timezone(datetime.timedelta(hours=hours))) for hours in (1, 2)
+    ),
+    "text among bytes": (b"a", "a"),
+    "an int among floats": (0.5, 1),
+    "a bool among ints": (1, True),
+    "NumPy's floats of two lengths": (np.float32(0.1), np.float64(0.1)),
+    "an array among lists": (np.array([1.5]), [1]),
+    "lists of floats and ints": ([0.5], [1]),
+    "in a struct": ({"x": 0.5}, {"x": 1}),
+    "a struct among texts": ("a", {"x": 1}),
+}
+
+
+@pytest.mark.parametrize("rows_between", [0, 2_000])
+@pytest.mark.parametrize("kind", MIXED)
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_stream_whose_values_mix_types_is_the_same_error_wherever_batches_end(importer, kind, turned, rows_between):
+    first, second = reversed(MIXED[kind]) if turned else MIXED[kind]
+
+    def generate():
+        yield {"a": first}
+        yield from ({"a": None} for _ in range(rows_between))
+        yield {"a": second}
+
+    result = importer.result(datasets.IterableDataset.from_generator(generate))
+    assert isinstance(result.error, drt.SourceError)
+    assert result.error.sample == rows_between + 1
+    assert result.error.field.startswith("a")
+    assert "give the IterableDataset its features" in result.message
+    assert not (importer.root / "rows").exists()
+
+
+def test_an_iterator_that_is_used_up_by_a_first_look_is_an_error_and_loses_no_row(importer):
+    features = datasets.Features({"text": datasets.Value("string"), "n": datasets.Value("int64")})
+
+    def once(features=features):
+        rows = ({"text": "same", "n": number} for number in range(12_000))
+        return datasets.IterableDataset.from_generator(_Once(rows), features=features)
+
+    for stream in (once(), once(None)):
+        result = importer.result(stream)
+        assert isinstance(result.error, drt.SourceError)
+        assert "make a new iterator at each call" in result.message
+        assert not (importer.root / "rows").exists()
+    # One reading is enough where nothing must be looked at beforehand.
+    cached = importer(once(), metadata_columns=["n"])
+    assert cached.get_metadata()["n"].to_list() == list(range(12_000))
+
+
+class _Once:
+    """A function that gives the same iterator at each call; datasets takes a hash of it by pickling."""
+
+    def __init__(self, rows):
+        self._rows = rows
+
+    def __call__(self):
+        return self._rows
+
+    def __reduce__(self):
+        return _Once, (None,)
+
+
+@pytest.mark.parametrize("features", [None, datasets.Features({"a": datasets.Value("int64")})])
+def test_an_error_of_a_streams_own_code_is_told_as_it_is(importer, features):
+    def generate():
+        yield from ({"a": number} for number in range(1_500))
+        raise ValueError("the tape broke")
+
+    result = importer.result(datasets.IterableDataset.from_generator(generate, features=features))
+    assert isinstance(result.error, drt.SourceError)
+    assert (
+        "samples 1000 to at most 1999: rows expected, but the stream raised ValueError: the tape broke"
+        in result.message
+    )
+    assert "features" not in result.message
+    assert isinstance(result.error.__cause__, ValueError)
+    assert result.error.sample == 1_000
+
+
+@pytest.mark.parametrize("values", [[1, 2**63], [2**63, 1], [[0.5, 1]], [[1, 0.5]]])
+def test_values_that_a_common_type_would_change_are_an_error(importer, values):
+    result = importer.result(datasets.IterableDataset.from_generator(lambda: iter([{"a": value} for value in values])))
+    assert isinstance(result.error, drt.SourceError)
+    assert "column 'a" in result.message
+
+
+def test_rows_that_do_not_fit_their_features_are_told_with_their_samples(importer):
+    def generate():
+        yield from ({"a": number} for number in range(1_001))
+        yield {"a": "text"}
+
+    features = datasets.Features({"a": datasets.Value("int64")})
+    result = importer.result(datasets.IterableDataset.from_generator(generate, features=features))
+    assert isinstance(result.error, drt.SourceError)
+    assert "samples 1000 to at most 1999" in result.message
+    assert "invalid literal for int() with base 10: 'text'" in result.message
+
+
 def test_an_empty_stream_and_an_empty_dataset_are_errors(importer):
-    empty = datasets.Dataset.from_dict({"a": []}, features=datasets.Features({"a": datasets.Value("int64")}))
-    assert "rows" in importer.result(empty).message
-    assert "found none" in importer.result(datasets.IterableDataset.from_generator(lambda: iter([]))).message
+    features = datasets.Features({"a": datasets.Value("int64")})
+    empty = datasets.Dataset.from_dict({"a": []}, features=features)
+    for source in (
+        empty,
+        datasets.IterableDataset.from_generator(lambda: iter([])),
+        datasets.IterableDataset.from_generator(lambda: iter([]), features=features),
+    ):
+        result = importer.result(source)
+        assert isinstance(result.error, drt.SourceError)
+        assert "at least one row expected, found none" in result.message
+    full = datasets.Dataset.from_dict({"a": [1]}, features=features)
+    results = importer.result(datasets.DatasetDict(train=full, test=empty))
+    assert results["train"].unwrap().caches["samples"].to_list() == [1]
+    assert "source 'rows-test': at least one row expected, found none" in results["test"].message
 
 
 @pytest.mark.parametrize("format_name", ["numpy", "pandas", "arrow", "polars"])

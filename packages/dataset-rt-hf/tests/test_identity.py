@@ -133,14 +133,108 @@ def test_a_file_that_was_replaced_under_its_fingerprint_is_another_content(impor
     assert isinstance(result.error, drt.CacheExistsError)
 
 
-def test_a_lost_or_broken_fingerprint_only_costs_a_comparison(importer):
-    importer(make())
+def test_a_lost_or_broken_fingerprint_only_costs_a_comparison(importer, tmp_path):
+    dataset = saved(make(), tmp_path / "saved")
+    importer(dataset)
     (kept,) = (importer.root / ".fingerprints").iterdir()
     assert kept.name == "rows"
     for damage in (lambda: kept.write_bytes(b"\xff\xfe"), kept.unlink):
         damage()
-        assert importer.result(make()).results[0].reused
+        assert importer.result(dataset).results[0].reused
         assert len(kept.read_text().strip()) == 64
+
+
+def stream(factor: int, column: str = "x") -> datasets.IterableDataset:
+    def generate():
+        for row in range(3):
+            yield {column: row * factor}
+
+    return datasets.IterableDataset.from_generator(generate)
+
+
+def test_a_stream_of_the_same_rows_is_reused_and_one_of_others_is_an_error(importer):
+    importer(stream(1))
+    assert importer.result(stream(1)).results[0].reused
+    for other in (stream(100), stream(1, "y"), datasets.Dataset.from_dict({"x": [9]})):
+        assert isinstance(importer.result(other).error, drt.CacheExistsError)
+    importer(datasets.Dataset.from_dict({"x": [9]}), "rows2")
+    for _ in range(2):
+        assert isinstance(importer.result(stream(5), "rows2").error, drt.CacheExistsError)
+
+
+@pytest.mark.parametrize("options", [{"codec": "arrow"}, {"metadata_columns": None}, {"metadata_columns": []}])
+def test_another_way_of_storing_a_stream_is_another_content(importer, options):
+    importer(stream(1))
+    assert isinstance(importer.result(stream(1), **options).error, drt.CacheExistsError)
+
+
+def test_a_stream_under_a_key_is_compared_with_a_cache_that_has_none(importer):
+    importer(stream(1))
+    assert isinstance(importer.result(stream(77), key="new").error, drt.CacheExistsError)
+
+
+def test_rows_in_memory_are_compared_though_their_fingerprint_is_the_same(importer):
+    base = datasets.Dataset.from_dict({"x": [1, 2, 3]})
+    one = base.map(lambda row: {"y": row["x"]}, new_fingerprint="equal")
+    two = base.map(lambda row: {"y": row["x"] * 100}, new_fingerprint="equal")
+    assert (one._fingerprint, one.cache_files) == (two._fingerprint, two.cache_files)
+    importer(one)
+    assert isinstance(importer.result(two).error, drt.CacheExistsError)
+    assert importer.result(one).results[0].reused
+
+
+def test_a_view_that_a_function_chose_in_memory_is_compared_though_its_fingerprint_is_the_same(importer, tmp_path):
+    dataset = saved(make(), tmp_path / "saved")
+    one = dataset.filter(lambda row: row["label"] == 0, new_fingerprint="equal", keep_in_memory=True)
+    two = dataset.filter(lambda row: row["label"] == 1, new_fingerprint="equal", keep_in_memory=True)
+    assert (one._fingerprint, len(one)) == (two._fingerprint, len(two))
+    importer(one)
+    assert isinstance(importer.result(two).error, drt.CacheExistsError)
+
+
+def test_columns_in_memory_beside_a_file_are_compared(importer, tmp_path):
+    dataset = saved(make(), tmp_path / "saved")
+    one = dataset.add_column("more", list(range(50)), new_fingerprint="equal")
+    two = dataset.add_column("more", list(range(50, 100)), new_fingerprint="equal")
+    importer(one)
+    assert isinstance(importer.result(two).error, drt.CacheExistsError)
+
+
+def test_what_a_key_vouched_for_is_compared_when_the_key_is_left_out(importer, tmp_path):
+    one, two = (saved(make().shuffle(seed=seed), tmp_path / str(seed)) for seed in (1, 2))
+    importer(one, key="v1")
+    assert importer.result(two, key="v1").results[0].reused
+    assert isinstance(importer.result(two).error, drt.CacheExistsError)
+    assert importer.result(one).results[0].reused
+
+
+@pytest.mark.parametrize("how", ["written", "copied"])
+def test_a_fingerprint_says_nothing_of_a_cache_that_was_put_in_the_place_of_another(importer, tmp_path, how):
+    one, two = (saved(make().shuffle(seed=seed), tmp_path / str(seed)) for seed in (1, 2))
+    importer(one)
+    shutil.rmtree(importer.root / "rows")
+    if how == "written":
+        importer.runtime.write_cache(hf.HFSource(two, "rows"), importer.root)
+    else:
+        hf.import_dataset(
+            two, importer.runtime, tmp_path / "other", reader_config=drt.ReaderConfig(), name="rows"
+        ).unwrap()
+        shutil.copytree(tmp_path / "other" / "rows", importer.root / "rows")
+    assert isinstance(importer.result(one).error, drt.CacheExistsError)
+
+
+def test_a_difference_of_features_names_the_first_column_that_differs(importer):
+    columns = {f"column_{number}": [1] for number in range(50)}
+    features = Features(dict.fromkeys(columns, Value("int64")))
+    importer(datasets.Dataset.from_dict(columns, features=features))
+    features["column_40"] = Value("int32")
+    message = importer.result(datasets.Dataset.from_dict(columns, features=features)).message
+    assert "its features differ in 'column_40': " in message
+    assert "int64" in message
+    assert "int32" in message
+    order = list(reversed(columns))
+    message = importer.result(datasets.Dataset.from_dict({name: [1] for name in order})).message
+    assert "its features differ in their order: column_0, " in message
 
 
 def test_the_users_key_alone_decides(importer):
@@ -186,8 +280,9 @@ def test_the_manifest_says_codec_schema_and_features(importer):
     assert set(attributes) == {"hf.codec", "hf.columns", "hf.features", "hf.schema", "hf.version"}
 
 
-def test_a_folder_that_cannot_be_written_to_serves_what_it_holds(importer, monkeypatch):
-    importer(make())
+def test_a_folder_that_cannot_be_written_to_serves_what_it_holds(importer, monkeypatch, tmp_path):
+    dataset = saved(make(), tmp_path / "saved")
+    importer(dataset)
     shutil.rmtree(importer.root / ".fingerprints")
 
     def refuse(*arguments, **options):
@@ -195,7 +290,7 @@ def test_a_folder_that_cannot_be_written_to_serves_what_it_holds(importer, monke
 
     # The tests may run as root, whom no mode of a folder stops.
     monkeypatch.setattr(Path, "mkdir", refuse)
-    assert importer.result(make()).results[0].reused
+    assert importer.result(dataset).results[0].reused
 
 
 def test_names_come_from_the_dataset_and_its_split(importer, tmp_path):
@@ -226,6 +321,12 @@ def test_the_name_of_a_loader_is_no_name(importer, tmp_path, loader):
         ({"class_names": 1}, "class_names must be True or False, got 1"),
         ({"key": 5}, "key must be a str or None, got 5"),
         ({"writer_config": None}, "writer_config must be a WriterConfig, got None"),
+        ({"name": 3}, "name must be a str or None, got 3"),
+        ({"name": "x" * 300}, "name"),
+        ({"metadata_columns": 3}, "metadata_columns must be 'auto', None or a sequence of column names, got 3"),
+        ({"split": "foo"}, "split must be None for a dataset that is no split, got 'foo'"),
+        ({"split": 3}, "split must be None for a dataset that is no split, got 3"),
+        ({"split": ""}, "split must be None for a dataset that is no split, got ''"),
         ({"split": "test"}, None),
     ],
 )
@@ -264,6 +365,32 @@ def test_a_single_column_with_nulls_is_not_stored_raw_but_a_view_without_them_is
     result = importer.result(dataset, "asked", codec="raw")
     assert "sample 1" in result.message
     assert "null" in result.message
+
+
+@pytest.mark.parametrize("name", ["text", "csv", "json"])
+@pytest.mark.parametrize("form", ["{}", "./{}"])
+def test_a_folder_called_like_a_loader_is_read_and_not_the_current_one(importer, tmp_path, monkeypatch, name, form):
+    (tmp_path / name).mkdir()
+    (tmp_path / name / "train.csv").write_text("a\n1\n")
+    (tmp_path / "train.txt").write_text("wrong\n")
+    (tmp_path / "train.csv").write_text("a\n2\n")
+    (tmp_path / "train.json").write_text('{"a": 3}\n')
+    monkeypatch.chdir(tmp_path)
+    for source in (form.format(name), Path(form.format(name))):
+        assert hf.to_dataset(importer(source, split="train")).to_dict() == {"a": [1]}
+
+
+def test_a_folder_that_datasets_fails_on_is_told_with_the_cause(importer, tmp_path):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "a.csv").write_text("a,b\n1,2\n")
+    (tmp_path / "data" / "b.csv").write_text("c\n1\n")
+    with pytest.raises(drt.ConfigError) as raised:
+        importer(tmp_path / "data")
+    deepest = raised.value
+    while deepest.__cause__ is not None:
+        deepest = deepest.__cause__
+    assert deepest is not raised.value.__cause__
+    assert str(deepest) in str(raised.value)
 
 
 def test_what_datasets_cannot_load_is_a_clear_error(importer, tmp_path):

@@ -20,6 +20,9 @@ __all__ = [
     "without_media",
 ]
 
+# Not every release of datasets embeds each of them by its own code, but each stores them as bytes and path.
+_MEDIA = tuple(getattr(datasets, name) for name in ("Image", "Audio", "Video", "Pdf") if hasattr(datasets, name))
+
 
 def text_of_features(features: datasets.Features) -> str:
     """The features as JSON, in their order."""
@@ -33,7 +36,7 @@ def features_from_text(text: str) -> datasets.Features:
 
 def is_media(feature: Any) -> bool:
     """Whether a feature is a file's bytes: Image, Audio, Video, Pdf, Nifti and whatever later releases add."""
-    return hasattr(feature, "embed_storage")
+    return isinstance(feature, _MEDIA) or hasattr(feature, "embed_storage")
 
 
 def leaves(feature: Any) -> list[Any]:

@@ -13,6 +13,7 @@ import dataset_rt as drt
 from dataset_rt_hf.identity import holds_the_same, remember
 from dataset_rt_hf.loading import Source, default_name, load
 from dataset_rt_hf.source import AnyDataset, HFSource
+from dataset_rt_hf.table_columns import listed_columns
 
 __all__ = ["import_dataset"]
 
@@ -79,8 +80,9 @@ def import_dataset(
     order after shuffle, select, filter and sort does.
 
     A cache that holds the same is reused, wherever the dataset was loaded from and whatever its
-    fingerprint. If the fingerprint is the one that was imported, this takes no time; otherwise the
-    dataset is read once and compared. A cache of the same name that holds something else is an
+    fingerprint. If the rows lie in files and the fingerprint is the one that was imported, this
+    takes no time; otherwise, and always for a stream or rows in memory, the dataset is read once
+    and compared. A cache of the same name that holds something else is an
     error, never reused and never overwritten.
 
     Args:
@@ -109,6 +111,8 @@ def import_dataset(
         num_proc: How many processes encode. The cache is the same, byte for byte. A script that
             uses more than one needs `if __name__ == "__main__":`, as they are started by spawn.
         writer_config: How to write. Progress also follows `datasets.disable_progress_bars()`.
+            `on_error="skip"` leaves out no row: one that cannot be stored always fails the import,
+            since what is imported is the whole dataset; `filter` it first.
 
     Returns:
         As `DatasetRuntime.from_cache_sources` does: a success with the dataset, or an error. For
@@ -126,7 +130,8 @@ def import_dataset(
         raise drt.ConfigError(f"writer_config must be a WriterConfig, got {writer_config!r}")
     if datasets.are_progress_bars_disabled():
         writer_config = writer_config.model_copy(update={"show_progress": False})
-    asked = metadata_columns if metadata_columns is None or isinstance(metadata_columns, str) else [*metadata_columns]
+    # An iterator serves all splits.
+    asked = listed_columns(metadata_columns)
 
     def make(dataset: AnyDataset, cache_name: str) -> HFSource:
         return HFSource(
@@ -141,6 +146,8 @@ def import_dataset(
 
     chosen = _split(loaded, split)
     if not isinstance(chosen, dict):
+        if name is not None and not isinstance(name, str):
+            raise drt.ConfigError(f"name must be a str or None, got {name!r}")
         suffix = split if split is not None else chosen.split if name is None else None
         base = default_name(chosen) if name is None else name
         hf_source = make(chosen, base if suffix is None else f"{base}-{suffix}")
@@ -163,7 +170,9 @@ def _split(loaded: Any, split: str | None) -> Any:
         if split in loaded:
             return loaded[split]
         raise drt.ConfigError(f"split must be one of {', '.join(map(repr, loaded))}, got {split!r}")
-    if split is not None and loaded.split is not None and str(loaded.split) != split:
+    if split is not None and loaded.split is None:
+        raise drt.ConfigError(f"split must be None for a dataset that is no split, got {split!r}; leave it out")
+    if split is not None and str(loaded.split) != split:
         raise drt.ConfigError(f"split must be {str(loaded.split)!r}, which the dataset is, got {split!r}")
     return loaded
 
@@ -177,7 +186,11 @@ def _import(
     key: str | None,
 ) -> drt.CacheSourcesDatasetResult:
     cache = root / source.name
-    checked = (cache / "manifest.json").exists()
+    try:
+        checked = (cache / "manifest.json").exists()
+    except OSError:
+        # No folder can have this name; the core says why.
+        checked = False
     try:
         if checked:
             # Opening finds damage, which must not pass for another content.
@@ -198,7 +211,8 @@ def _import(
     except drt.DatasetRTError as error:
         failure = drt.CacheWriteError(source.name, str(error), error=error)
         return drt.CacheSourcesDatasetError([failure], f"{source.name}: {error}", error=error)
-    remember(source, cache)
+    if not result.results[0].reused:
+        remember(source, cache)
     return result
 
 

@@ -61,9 +61,18 @@ def load(source: Source) -> Any:
             "datasets.load_dataset and given as an object"
         )
     try:
-        return _read(path)
+        # A name alone, such as "text", would be the loader of this name, which reads the current folder.
+        return _read(path.absolute())
     except Exception as error:
-        raise drt.ConfigError(f"source must be data that datasets reads, got {str(path)!r}: {error}") from error
+        raise drt.ConfigError(f"source must be data that datasets reads, got {str(path)!r}: {_told(error)}") from error
+
+
+def _told(error: BaseException) -> str:
+    """An error and what it came from: datasets says only that something happened, and its cause says what."""
+    cause = error.__cause__
+    if cause is None:
+        return f"{type(error).__name__}: {error}"
+    return f"{error}: {_told(cause)}"
 
 
 def _read(path: Path) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import TypeAlias
@@ -12,13 +13,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import dataset_rt as drt
-from dataset_rt_hf.codecs import automatic_codec, is_raw
+from dataset_rt_hf.codecs import ArrowCodec, automatic_codec, is_raw
 from dataset_rt_hf.features import text_of_features
 from dataset_rt_hf.message import storage_schema
 from dataset_rt_hf.parallel import check_guarded, encode_all
 from dataset_rt_hf.plan import Plan
-from dataset_rt_hf.streams import DriftError, conform, stream_tables, unified_features
-from dataset_rt_hf.table_columns import JUDGED_ROWS, choose_columns, undecided_columns
+from dataset_rt_hf.streams import DriftError, UntypedError, conform, stream_tables, unified_features
+from dataset_rt_hf.table_columns import JUDGED_ROWS, choose_columns, listed_columns, undecided_columns
 
 __all__ = ["AnyDataset", "HFSource"]
 
@@ -26,10 +27,16 @@ AnyDataset: TypeAlias = "datasets.Dataset | datasets.IterableDataset"
 
 _BATCH_ROWS = 1_000
 _BATCH_BYTES = 32 * 1024 * 1024
+_COMPARED_ROWS = 100
+"""How many rows of two passes over a stream are compared."""
 
 
 def _is_count(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
+def _samples(first: int, count: int) -> str:
+    return f"samples {first} to {first + count - 1}" if count > 1 else f"sample {first}"
 
 
 class HFSource:
@@ -41,7 +48,8 @@ class HFSource:
 
     Args:
         dataset: What to import. An IterableDataset without features is read twice: once to find
-            them.
+            them. One whose strings must be judged, or without features, must begin with the same rows
+            each time it is read.
         name: Name of the source, and of its cache.
         metadata_columns: "auto": bools, numbers, dates, timestamps and class labels, and strings
             that have at most 64 bytes in the first 10,000 rows. Otherwise columns by name, None
@@ -69,6 +77,8 @@ class HFSource:
         if not isinstance(dataset, (datasets.Dataset, datasets.IterableDataset)):
             kind = type(dataset).__name__
             raise drt.ConfigError(f"dataset must be a Dataset or an IterableDataset, got a {kind}")
+        if not isinstance(name, str):
+            raise drt.ConfigError(f"name must be a str, got {name!r}")
         if not _is_count(num_proc):
             raise drt.ConfigError(f"num_proc must be an integer of at least 1, got {num_proc!r}")
         if num_proc > 1:
@@ -81,13 +91,12 @@ class HFSource:
         self.dataset = dataset
         self.reads_files = False
         """Whether the last pass read files that rows point to."""
-        self._asked = (
-            metadata_columns if metadata_columns is None or isinstance(metadata_columns, str) else [*metadata_columns]
-        )
+        self._asked = listed_columns(metadata_columns)
         self._class_names = class_names
         self._codec = codec
         self._key = key
         self._num_proc = num_proc
+        self._beginning: str | None = None
         if dataset.features is not None:
             # Refused arguments show here, and not in the midst of writing.
             self._check(dataset.features)
@@ -142,24 +151,76 @@ class HFSource:
         """Yield the rows in the dataset's order.
 
         Raises:
-            SourceError: If a file is missing, a value cannot be stored, or a stream's types
-                change.
+            SourceError: If a file is missing, a value cannot be stored, a stream's types change, it
+                raises or it begins with other rows than in the pass before, or there is no row.
         """
         self.reads_files = False
+        found_any = False
         for _, encoded in encode_all(self._tables(self.plan), self.plan, self.name, num_proc=self._num_proc):
             self.reads_files |= encoded.reads_files
+            found_any |= len(encoded.payloads) > 0
             yield from map(drt.CacheInput, encoded.payloads, encoded.metadata)
+        if not found_any:
+            raise self._without_rows()
 
     # -- reading tables ------------------------------------------------------------
 
     def _raw_tables(self, dataset: AnyDataset) -> Iterator[pa.Table]:
         if isinstance(dataset, datasets.IterableDataset):
-            yield from stream_tables(dataset, _BATCH_ROWS)
+            yield from self._pass_over(dataset)
             return
         table = dataset.data
         rows = max(1, min(_BATCH_ROWS, _BATCH_BYTES * max(1, len(table)) // max(1, table.nbytes)))
         # "arrow" takes the place of any format, transform and choice of columns.
         yield from dataset.with_format("arrow").iter(rows)
+
+    def _pass_over(self, stream: datasets.IterableDataset) -> Iterator[pa.Table]:
+        """The tables of a stream, which must begin as in the pass before: an iterator that is used up would not."""
+        row = 0
+        try:
+            for table in stream_tables(stream, _BATCH_ROWS):
+                if row == 0:
+                    self._check_beginning(table)
+                yield table
+                row += table.num_rows
+            if row == 0:
+                self._check_beginning(None)
+        except DriftError as error:
+            raise self._drifted(error.row, error.column, error.before, error.after) from None
+        except UntypedError as error:
+            raise drt.SourceError(
+                f"source {self.name!r}, {_samples(error.row, error.count)}, column {error.column!r}: values of one "
+                f"type expected, but: {error.reason}; give the IterableDataset the features= that its values have",
+                source_name=self.name,
+                sample=error.row,
+                field=error.column,
+            ) from error
+        except drt.DatasetRTError:
+            raise
+        except Exception as error:
+            raise drt.SourceError(
+                f"source {self.name!r}, samples {row} to at most {row + _BATCH_ROWS - 1}: rows expected, but the stream raised "
+                f"{type(error).__name__}: {error}",
+                source_name=self.name,
+                sample=row,
+            ) from error
+
+    def _check_beginning(self, table: pa.Table | None) -> None:
+        digest = hashlib.sha256()
+        if table is not None:
+            digest.update(repr(table.column_names).encode())
+            for batch in table.slice(0, _COMPARED_ROWS).combine_chunks().to_batches():
+                for payload in ArrowCodec(storage_schema(batch.schema)).encode(batch):
+                    digest.update(payload)
+        beginning = digest.hexdigest()
+        if self._beginning not in (None, beginning):
+            raise drt.SourceError(
+                f"source {self.name!r}: a stream that begins with the same rows each time expected, as it is read more "
+                "than once, but found others; let its function make a new iterator at each call, or give it features= "
+                "and say metadata_columns=, so that one reading is enough",
+                source_name=self.name,
+            )
+        self._beginning = beginning
 
     def _tables(self, plan: Plan) -> Iterator[tuple[int, pa.Table]]:
         """First row number and rows, in the features' schema."""
@@ -178,7 +239,8 @@ class HFSource:
             raise self._drifted(row, error.column, error.before, error.after) from None
         except (ValueError, TypeError) as error:
             raise drt.SourceError(
-                f"source {self.name!r}, samples from {row} on: rows of the dataset's features expected, but: {error}",
+                f"source {self.name!r}, {_samples(row, table.num_rows)}: rows of the dataset's features expected, but: "
+                f"{error}",
                 source_name=self.name,
                 sample=row,
             ) from error
@@ -188,19 +250,19 @@ class HFSource:
             features = unified_features(self._raw_tables(self.dataset))
         except DriftError as error:
             raise self._drifted(error.row, error.column, error.before, error.after) from None
-        except (ValueError, TypeError) as error:
-            raise drt.SourceError(
-                f"source {self.name!r}: rows whose values have one type a column expected, but: {error}; "
-                "give the IterableDataset its features",
-                source_name=self.name,
-            ) from error
         if features is None:
-            raise drt.SourceError(f"source {self.name!r}: at least one row expected, found none", source_name=self.name)
+            raise self._without_rows()
         return features
+
+    def _without_rows(self) -> drt.SourceError:
+        return drt.SourceError(
+            f"source {self.name!r}: at least one row expected, found none; leave out what has no rows",
+            source_name=self.name,
+        )
 
     def _drifted(self, row: int, column: str, before: str, after: str) -> drt.SourceError:
         return drt.SourceError(
-            f"source {self.name!r}, samples from {row} on, column {column!r}: the type {before} of the samples before "
+            f"source {self.name!r}, from sample {row} on, column {column!r}: the type {before} of the samples before "
             f"expected, found {after}; only null may become another type, so give the IterableDataset its features",
             source_name=self.name,
             sample=row,

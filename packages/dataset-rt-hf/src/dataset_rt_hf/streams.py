@@ -10,8 +10,9 @@ import pyarrow as pa
 from datasets.arrow_writer import TypedSequence
 
 from dataset_rt_hf.features import without_media
+from dataset_rt_hf.value_types import TypesDifferError, ValueTypes
 
-__all__ = ["DriftError", "conform", "stream_tables", "unified_features"]
+__all__ = ["DriftError", "UntypedError", "conform", "stream_tables", "unified_features"]
 
 
 def stream_tables(stream: datasets.IterableDataset, rows: int) -> Iterator[pa.Table]:
@@ -20,7 +21,10 @@ def stream_tables(stream: datasets.IterableDataset, rows: int) -> Iterator[pa.Ta
     Their schemas are the features' where those are known, and otherwise differ as the rows do.
 
     Raises:
-        ValueError, TypeError: If values of one column have no type in common.
+        DriftError: If features are not known, and values in one place of two rows have different
+            types; None goes with every type.
+        UntypedError: If values have no type that Arrow knows, or not that of the features.
+        Exception: Whatever the stream's own code raises.
     """
     if getattr(stream._ex_iterable, "iter_arrow", None) is not None:
         yield from stream.with_format("arrow").iter(rows)
@@ -30,15 +34,50 @@ def stream_tables(stream: datasets.IterableDataset, rows: int) -> Iterator[pa.Ta
     plain = stream.with_format(None)
     if features is not None:
         plain = plain.cast(without_media(features))
+    types = ValueTypes()
+    row = 0
     for batch in plain.iter(rows):
-        columns = {name: pa.array(_typed(name, values, features)) for name, values in batch.items()}
+        count = len(next(iter(batch.values()), []))
+        if features is None:
+            _note_types(types, batch, row)
+        columns = {}
+        for name, values in batch.items():
+            try:
+                columns[name] = pa.array(_typed(name, values, features))
+            except (ValueError, TypeError, OverflowError) as error:  # noqa: PERF203
+                raise UntypedError(row, count, name, f"{type(error).__name__}: {error}") from error
         yield pa.table(columns)
+        row += count
+
+
+def _note_types(types: ValueTypes, batch: dict[str, list[Any]], first_row: int) -> None:
+    for row, values in enumerate(zip(*batch.values(), strict=True), start=first_row):
+        for name, value in zip(batch, values, strict=True):
+            try:
+                types.add(name, value)
+            except TypesDifferError as error:  # noqa: PERF203
+                raise DriftError(row, error.path, error.before, error.after) from None
 
 
 def _typed(name: str, values: list[Any], features: datasets.Features | None) -> TypedSequence:
     if features is None or name not in features:
         return TypedSequence(values)
     return TypedSequence(features.encode_column(values, name), type=features[name])
+
+
+class UntypedError(Exception):
+    """Values of a column cannot become an array.
+
+    Args:
+        row: Number of the first row that they are of.
+        count: Number of rows.
+        column: The column.
+        reason: Why not.
+    """
+
+    def __init__(self, row: int, count: int, column: str, reason: str) -> None:
+        super().__init__(row, count, column, reason)
+        self.row, self.count, self.column, self.reason = row, count, column, reason
 
 
 class DriftError(Exception):

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import dataset_rt as drt
 from dataset_rt_hf.message import plain_array
 
-__all__ = ["JUDGED_ROWS", "TableColumn", "choose_columns", "undecided_columns"]
+__all__ = ["JUDGED_ROWS", "TableColumn", "choose_columns", "listed_columns", "undecided_columns"]
 
 JUDGED_ROWS = 10_000
 """How many rows decide whether a column of strings is short enough."""
@@ -149,11 +149,22 @@ def choose_columns(
     return tuple(columns)
 
 
+def listed_columns(asked: str | Iterable[str] | None) -> str | list[str] | None:
+    """What was asked for, "auto", None or a list of names, so that it can be read several times.
+
+    Raises:
+        ConfigError: If it is nothing of this kind.
+    """
+    if asked is None or asked == "auto":
+        return asked
+    if isinstance(asked, str) or not isinstance(asked, Iterable):
+        raise drt.ConfigError(f"metadata_columns must be 'auto', None or a sequence of column names, got {asked!r}")
+    return list(asked)
+
+
 def _asked_columns(features: datasets.Features, asked: str | Iterable[str] | None) -> list[str]:
     if asked is None:
         return []
-    if isinstance(asked, str):
-        raise drt.ConfigError(f"metadata_columns must be 'auto', None or a sequence of column names, got {asked!r}")
     names = list(asked)
     for name in names:
         if name not in features:
