@@ -109,16 +109,29 @@ def test_another_content_fails_and_says_why(tmp_path, dataset):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--split", "absent"], "split must be one of 'train', got 'absent'"),
-        (["--num-proc", "0"], "num_proc must be an integer of at least 1, got 0"),
-        (["--column", "absent"], "metadata_columns must be columns of the dataset, got 'absent'"),
-        (["--codec", "raw"], "codec='raw' must have exactly one column"),
+        (["--split", "absent"], "Error: --split must be one of 'train', got 'absent'"),
+        (["--num-proc", "0"], "--num-proc must be an integer of at least 1, got 0"),
+        (["--column", "absent"], "--column must be columns of the dataset, got 'absent'"),
+        (["--codec", "raw"], "--codec 'raw' must have exactly one column"),
     ],
 )
 def test_wrong_arguments_are_told_in_a_line(tmp_path, dataset, arguments, message):
     dataset.to_csv(str(tmp_path / "rows.csv"))
     done = run("import", tmp_path / "rows.csv", tmp_path / "caches", "--name", "rows", *arguments, expect=1)
     assert message in done.stderr
+
+
+def test_messages_speak_of_options_and_not_of_arguments(tmp_path, dataset):
+    path = tmp_path / "name=1.csv"
+    dataset.to_csv(str(path))
+    done = run("import", path, tmp_path / "caches", expect=1)
+    assert done.stderr.splitlines()[-1].endswith("'csv'; give --name")
+    run("import", path, tmp_path / "caches", "--name", "rows", "--key", "a")
+    done = run("import", path, tmp_path / "caches", "--name", "rows", "--key", "b", expect=1)
+    assert "imported with --key 'a', and not 'b'; give --name to keep both, --key to say" in done.stderr
+    # A path stays what it is.
+    path.write_text("")
+    assert f"'{path}'" in run("import", path, tmp_path / "caches", "--name", "rows", expect=1).stderr
 
 
 def test_the_installed_command_imports_and_fails_without_a_traceback(tmp_path, runtime, dataset):

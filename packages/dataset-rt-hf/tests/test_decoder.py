@@ -289,3 +289,29 @@ def test_an_export_can_be_imported_again_as_the_same_cache(importer, tmp_path):
 
 def test_the_repr_is_short(importer):
     assert repr(hf.decoder(importer(tokens()))) == "Decoder(columns=['ids', 'text', 'n'], caches=1)"
+
+
+@pytest.mark.parametrize("columns", [3, [1], [["a"]], ["absent"]])
+def test_columns_that_are_none_are_refused(importer, columns):
+    cached = importer(datasets.Dataset.from_dict({"a": [1]}))
+    with pytest.raises(drt.ConfigError, match="columns must be"):
+        hf.decoder(cached, columns=columns)
+
+
+def test_a_table_without_columns_has_the_rows_of_its_batch(importer):
+    cached = importer(datasets.Dataset.from_dict({"a": [1, 2, 3]}))
+    table = hf.decoder(cached, columns=[]).table(cached.read_batch(range(3)))
+    assert (table.num_rows, table.num_columns) == (3, 0)
+
+
+def test_arrays_of_texts_are_refused_where_numpys_are_wanted(importer):
+    features = datasets.Features(
+        {"texts": datasets.Array2D((2, 1), "string"), "numbers": datasets.Array2D((1, 2), "int32")}
+    )
+    rows = {"texts": [[["a"], ["b"]]], "numbers": [[[1, 2]]]}
+    cached = importer(datasets.Dataset.from_dict(rows, features=features))
+    with pytest.raises(drt.ConfigError, match="arrays=True must be for arrays of numbers or bools, but column 'texts'"):
+        hf.decoder(cached, arrays=True)
+    found = hf.decoder(cached, arrays=True, columns=["numbers"])(cached[0])["numbers"]
+    assert (found.dtype, found.tolist()) == (np.dtype("int32"), [[1, 2]])
+    assert hf.decoder(cached)(cached[0])["texts"] == [["a"], ["b"]]

@@ -15,6 +15,10 @@ from PIL import Image
 
 import dataset_rt as drt
 import dataset_rt_hf as hf
+import dataset_rt_hf.exporting
+import dataset_rt_hf.media
+import dataset_rt_hf.plan
+from dataset_rt_hf.media import embed_files as embed
 from hf_rows import same
 
 # Each type of `datasets` that is a file, with what stands for one.
@@ -113,6 +117,56 @@ def test_images_deep_inside_a_row_are_embedded_too(importer, tmp_path, codec):
     cached = importer(dataset, codec=codec)
     decode = hf.decoder(cached)
     assert [decode(sample) for sample in cached] == [expected(row) for row in reversed(rows)]
+
+
+@pytest.mark.parametrize("limit", [1, 700])
+def test_files_that_are_too_large_to_be_together_are_embedded_in_parts(importer, tmp_path, monkeypatch, limit):
+    # Arrow's own limit of 2 GiB is too heavy for a test.
+    monkeypatch.setattr(dataset_rt_hf.media, "EMBEDDED_BYTES", limit)
+    rows = []
+    for number in range(70):
+        path = tmp_path / f"{number}.bin"
+        path.write_bytes(bytes([number]) * 100)
+        rows.append({"bytes": None, "path": str(path)} if number % 3 else {"bytes": bytes([number]), "path": None})
+    read = []
+    monkeypatch.setattr(
+        dataset_rt_hf.plan, "embed_files", lambda *given: read.append(given[0].num_rows) or embed(*given)
+    )
+    cached = importer(stored(rows, datasets.Image(decode=False)))
+    assert max(read) == 64
+    assert min(read) == 1 if limit == 1 else min(read) in range(2, 9)
+    found = [hf.decoder(cached)(sample)["medium"]["bytes"] for sample in cached]
+    assert found == [bytes([number]) * (100 if number % 3 else 1) for number in range(70)]
+    (tmp_path / "67.bin").unlink()
+    result = importer.result(stored(rows, datasets.Image(decode=False)), "missing")
+    assert (result.error.sample, result.error.field) == (67, "medium")
+
+
+@pytest.mark.parametrize("codec", ["arrow", "msgpack", "raw"])
+@pytest.mark.parametrize("to_file", [False, True])
+def test_rows_that_are_too_large_to_be_together_are_exported_in_parts(importer, tmp_path, monkeypatch, codec, to_file):
+    # Arrow's own limit of 2 GiB is too heavy for a test.
+    monkeypatch.setattr(dataset_rt_hf.exporting, "_BYTES_AT_ONCE", 1_000)
+    rows = [bytes([number]) * (5_000 if number == 33 else 40) for number in range(100)]
+    dataset = datasets.Dataset.from_dict({"data": rows})
+    back = hf.to_dataset(importer(dataset, codec=codec), path=tmp_path / "back.arrow" if to_file else None)
+    assert back.to_dict() == {"data": rows}
+    assert back.features == dataset.features
+    if not to_file:
+        sizes = [len(chunk) for chunk in back.data.column(0).chunks]
+        assert 1 in sizes
+        assert 2 <= max(sizes) <= 25
+
+
+@pytest.mark.parametrize("kind", ["Image", "Audio", "Video", "Pdf"])
+def test_media_are_known_as_such_in_releases_that_do_not_embed_them_themselves(importer, tmp_path, monkeypatch, kind):
+    feature = getattr(datasets, kind)(decode=False)
+    monkeypatch.delattr(type(feature), "embed_storage", raising=False)
+    path = tmp_path / "a.bin"
+    path.write_bytes(b"content")
+    cached = importer(stored([{"bytes": None, "path": str(path)}], feature))
+    path.unlink()
+    assert hf.decoder(cached)(cached[0]) == {"medium": {"bytes": b"content", "path": "a.bin"}}
 
 
 def test_decoded_media_are_what_datasets_gives(importer):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import click
@@ -10,6 +11,25 @@ import dataset_rt as drt
 from dataset_rt_hf.importing import import_dataset
 
 __all__ = ["main"]
+
+
+_OPTIONS = {
+    "metadata_columns": "--column",
+    "class_names": "--class-names",
+    "num_proc": "--num-proc",
+    "split": "--split",
+    "name": "--name",
+    "codec": "--codec",
+    "key": "--key",
+}
+_ARGUMENT = re.compile(
+    rf"(?<!\S)({'|'.join(_OPTIONS)})(?:=(\[\.\.\.\]|True\b|None\b)?|(?= must be ))(?=(['\"\w])?)", re.ASCII
+)
+
+
+def _in_options(message: str) -> str:
+    """A message with the options of the command in place of the arguments of `import_dataset`."""
+    return _ARGUMENT.sub(lambda found: _OPTIONS[found[1]] + (" " if found[3] else ""), message)
 
 
 @click.group()
@@ -59,13 +79,13 @@ def import_command(
             class_names=class_names,
         )
     except drt.DatasetRTError as error:
-        raise click.ClickException(str(error)) from error
+        raise click.ClickException(_in_options(str(error))) from error
     failed = False
     for result in results.values() if isinstance(results, dict) else [results]:
         for written in result.results:
             if isinstance(written, drt.CacheWriteError):
                 failed = True
-                click.echo(f"Error: {written.source_name}: {written.message}", err=True)
+                click.echo(f"Error: {written.source_name}: {_in_options(written.message)}", err=True)
             else:
                 what = "found" if written.reused else "written"
                 click.echo(f"{written.source_name}: {written.samples} samples {what} in {written.path}")

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 import dataset_rt as drt
 from dataset_rt_hf.plan import Plan, cache_plans
-from dataset_rt_hf.plan_reader import BrokenPayloadError, PlanReader
+from dataset_rt_hf.plan_reader import BrokenPayloadError, PlanReader, is_multi_dimensional, numpy_dtype
 
 __all__ = ["Decoder", "decoder"]
 
@@ -51,21 +51,35 @@ def decoder(
     for name, value in (("media", media), ("arrays", arrays), ("identities", identities)):
         if not isinstance(value, bool):
             raise drt.ConfigError(f"{name} must be True or False, got {value!r}")
-    if isinstance(columns, str):
+    if isinstance(columns, str) or not isinstance(columns, (Iterable, type(None))):
         raise drt.ConfigError(f"columns must be a sequence of names, got {columns!r}")
     plans = cache_plans(dataset)
-    chosen = None if columns is None else tuple(dict.fromkeys(columns))
+    names = None if columns is None else list(columns)
     for plan in plans.values():
-        for name in chosen or ():
-            if name not in plan.features:
+        for name in names or ():
+            if not isinstance(name, str) or name not in plan.features:
                 known = ", ".join(map(repr, plan.features))
                 raise drt.ConfigError(f"columns must be columns of the imported dataset, got {name!r}; it has {known}")
-        if identities and set(_IDENTITY) & set(chosen or plan.features):
+    chosen = None if names is None else tuple(dict.fromkeys(names))
+    for plan in plans.values():
+        if arrays:
+            _refuse_unshaped(plan, chosen)
+        if identities and set(_IDENTITY) & set(plan.features if chosen is None else chosen):
             raise drt.ConfigError(
                 "identities=True adds 'cache_id' and 'sample_id', but the dataset has a column of that name; "
                 "leave it out by columns="
             )
     return Decoder(plans, media=media, columns=chosen, arrays=arrays, identities=identities)
+
+
+def _refuse_unshaped(plan: Plan, columns: tuple[str, ...] | None) -> None:
+    for name in plan.features if columns is None else columns:
+        feature = plan.features[name]
+        if is_multi_dimensional(feature) and numpy_dtype(feature) is None:
+            raise drt.ConfigError(
+                f"arrays=True must be for arrays of numbers or bools, but column {name!r} is {feature}; leave it out "
+                "by columns=, or take lists by arrays=False"
+            )
 
 
 class Decoder:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +19,8 @@ from dataset_rt_hf.plan import cache_plans
 __all__ = ["to_dataset"]
 
 _ROWS_AT_ONCE = 1_000
+_BYTES_AT_ONCE = 64 * 1024 * 1024
+"""Of payloads, so that no array comes near the 2 GiB at which Arrow's arrays end."""
 
 
 def to_dataset(dataset: drt.CachedDataset, *, path: str | os.PathLike[str] | None = None) -> datasets.Dataset:
@@ -45,11 +48,14 @@ def to_dataset(dataset: drt.CachedDataset, *, path: str | os.PathLike[str] | Non
 
     def tables() -> Iterator[pa.Table]:
         rows = len(dataset.get_metadata())
-        for start in range(0, rows, _ROWS_AT_ONCE):
-            yield decode.table(dataset.read_batch(range(start, min(start + _ROWS_AT_ONCE, rows))))
+        at_once = _rows_at_once(dataset)
+        for start in range(0, rows, at_once):
+            for batch in _parts(dataset.read_batch(range(start, min(start + at_once, rows)))):
+                # One chunk a row would make every access slow.
+                yield decode.table(batch).combine_chunks()
 
     if path is None:
-        whole = pa.concat_tables(tables()).combine_chunks()
+        whole = pa.concat_tables(tables())
         return datasets.Dataset(InMemoryTable(whole), info=datasets.DatasetInfo(features=features))
     target = Path(path)
     if target.exists():
@@ -65,3 +71,20 @@ def to_dataset(dataset: drt.CachedDataset, *, path: str | os.PathLike[str] | Non
     finally:
         unfinished.unlink(missing_ok=True)
     return datasets.Dataset.from_file(str(target))
+
+
+def _rows_at_once(dataset: drt.CachedDataset) -> int:
+    """So many rows that those of average size stay within the bytes at once."""
+    caches = dataset.caches
+    largest = max(math.ceil(size / samples) for size, samples in caches.select("payload_bytes", "samples").iter_rows())
+    return max(1, min(_ROWS_AT_ONCE, _BYTES_AT_ONCE // max(1, largest)))
+
+
+def _parts(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """The rows in parts within the bytes at once, since sizes may be far from their average."""
+    if batch.nbytes <= _BYTES_AT_ONCE or batch.num_rows <= 1:
+        yield batch
+        return
+    half = batch.num_rows // 2
+    yield from _parts(batch.slice(0, half))
+    yield from _parts(batch.slice(half))

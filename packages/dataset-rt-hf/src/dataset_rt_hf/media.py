@@ -16,7 +16,14 @@ from datasets.utils.file_utils import is_local_path, xopen
 
 from dataset_rt_hf.features import has_media, is_media
 
-__all__ = ["MissingFileError", "embed_files"]
+__all__ = ["EMBEDDED_BYTES", "MissingFileError", "TooManyBytesError", "embed_files"]
+
+EMBEDDED_BYTES = 256 * 1024 * 1024
+"""Bytes of one column that are in memory together, unless a single row has more; Arrow's arrays end at 2 GiB."""
+
+
+class TooManyBytesError(Exception):
+    """The media of several rows are too large to be together."""
 
 
 class MissingFileError(Exception):
@@ -48,13 +55,15 @@ def embed_files(batch: pa.RecordBatch, features: datasets.Features) -> tuple[pa.
 
     Raises:
         MissingFileError: If a file cannot be read.
+        TooManyBytesError: If files were read and a column of several rows has more bytes than
+            `EMBEDDED_BYTES`; fewer rows at once may do.
     """
     arrays, read_any = [], False
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         if not has_media(features[name]):
             arrays.append(column)
             continue
-        embedding = _Embedding()
+        embedding = _Embedding(EMBEDDED_BYTES if batch.num_rows > 1 else None)
         try:
             arrays.append(embedding.apply(column, features[name]))
         except (OSError, ValueError) as error:
@@ -76,7 +85,9 @@ def _first_refused(column: pa.Array, feature: Any) -> int:
 class _Embedding:
     """One column's media; remembers the file that was read last."""
 
-    def __init__(self) -> None:
+    def __init__(self, limit: int | None = None) -> None:
+        self._limit = limit
+        self._bytes = 0
         self.path = ""
         self.read_any = False
 
@@ -109,10 +120,12 @@ class _Embedding:
         missing = pc.and_(pc.is_null(stored), pc.is_valid(fields["path"]))
         if pc.any(missing).as_py():
             self.read_any = True
-            values = [
-                self._read(path) if is_missing else value
-                for value, path, is_missing in zip(stored.to_pylist(), paths, missing.to_pylist(), strict=True)
-            ]
+            values = []
+            for value, path, is_missing in zip(stored.to_pylist(), paths, missing.to_pylist(), strict=True):
+                values.append(self._read(path) if is_missing else value)
+                self._bytes += len(values[-1] or b"")
+                if self._limit is not None and self._bytes > self._limit:
+                    raise TooManyBytesError
             stored = pa.array(values, stored.type)
         names = pa.array([None if path is None else _base_name(path) for path in paths], fields["path"].type)
         return pa.StructArray.from_arrays([stored, names], names=["bytes", "path"], mask=array.is_null())

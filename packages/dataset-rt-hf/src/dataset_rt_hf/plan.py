@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -15,7 +15,7 @@ import pyarrow as pa
 import dataset_rt as drt
 from dataset_rt_hf.codecs import ArrowCodec, MsgpackCodec, RawCodec, make_codec
 from dataset_rt_hf.features import features_from_text, has_media
-from dataset_rt_hf.media import MissingFileError, embed_files
+from dataset_rt_hf.media import MissingFileError, TooManyBytesError, embed_files
 from dataset_rt_hf.message import storage_schema
 from dataset_rt_hf.table_columns import TableColumn
 
@@ -113,22 +113,31 @@ class Plan:
             size = _EMBEDDED_AT_ONCE if self._has_media else max(1, whole.num_rows)
             for start in range(0, whole.num_rows, size):
                 batch = whole.slice(start, size)
-                row = first_row + len(payloads)
-                metadata.extend(self._metadata(batch, row, source_name))
-                try:
-                    batch, read = embed_files(batch, self.features)
-                except MissingFileError as error:
-                    raise drt.SourceError(
-                        f"source {source_name!r}, sample {row + error.row}, column {error.column!r}: a file that can "
-                        f"be read expected, but {error.path!r} cannot ({error.reason}); restore the file, or load the "
-                        "dataset where its files are",
-                        source_name=source_name,
-                        sample=row + error.row,
-                        field=error.column,
-                    ) from error
-                reads_files |= read
-                payloads.extend(self._payloads(batch, row, source_name))
+                metadata.extend(self._metadata(batch, first_row + len(payloads), source_name))
+                for embedded, read in self._embedded(batch, first_row + len(payloads), source_name):
+                    reads_files |= read
+                    payloads.extend(self._payloads(embedded, first_row + len(payloads), source_name))
         return Encoded(payloads, metadata, reads_files)
+
+    def _embedded(self, batch: pa.RecordBatch, row: int, source_name: str) -> Iterator[tuple[pa.RecordBatch, bool]]:
+        """Rows with the bytes of their files, as many at once as may be, and whether files were read for them."""
+        try:
+            embedded = embed_files(batch, self.features)
+        except TooManyBytesError:
+            half = batch.num_rows // 2
+            yield from self._embedded(batch.slice(0, half), row, source_name)
+            yield from self._embedded(batch.slice(half), row + half, source_name)
+        except MissingFileError as error:
+            raise drt.SourceError(
+                f"source {source_name!r}, sample {row + error.row}, column {error.column!r}: a file that can "
+                f"be read expected, but {error.path!r} cannot ({error.reason}); restore the file, or load the "
+                "dataset where its files are",
+                source_name=source_name,
+                sample=row + error.row,
+                field=error.column,
+            ) from error
+        else:
+            yield embedded
 
     def _payloads(self, batch: pa.RecordBatch, row: int, source_name: str) -> Sequence[bytes]:
         try:

@@ -15,7 +15,7 @@ from dataset_rt_hf.codecs import ArrowCodec, ReadRow
 from dataset_rt_hf.features import leaves, needs_decoding, without_media
 from dataset_rt_hf.plan import Plan
 
-__all__ = ["BrokenPayloadError", "PlanReader"]
+__all__ = ["BrokenPayloadError", "PlanReader", "is_multi_dimensional", "numpy_dtype"]
 
 # What the codecs raise for bytes that are no row of theirs.
 _REFUSALS = (ValueError, TypeError, LookupError, EOFError, OSError, MemoryError, pa.ArrowException)
@@ -111,6 +111,10 @@ class PlanReader:
 
     def cast(self, table: pa.Table) -> pa.Table:
         """Stored rows in the types of the features."""
+        if not self._names:
+            # A table without columns would forget how many rows it has.
+            rows = pa.array([{}] * table.num_rows, pa.struct([]))
+            return pa.Table.from_batches([pa.RecordBatch.from_struct_array(rows)])
         return table_cast(table, self.schema)
 
     @cached_property
@@ -162,9 +166,23 @@ class PlanReader:
 
     def _shaped(self, name: str, value: Any) -> Any:
         feature = self._stored[name]
-        return (
-            np.array(value, feature.dtype) if isinstance(feature, _MULTI_DIMENSIONAL) and value is not None else value
-        )
+        if not is_multi_dimensional(feature) or value is None:
+            return value
+        return np.array(value, numpy_dtype(feature))
+
+
+def is_multi_dimensional(feature: Any) -> bool:
+    """Whether a feature is an Array2D to Array5D."""
+    return isinstance(feature, _MULTI_DIMENSIONAL)
+
+
+def numpy_dtype(feature: Any) -> np.dtype[Any] | None:
+    """NumPy's type of the numbers or bools in a multi-dimensional feature, or None if it has another kind of values."""
+    kind = datasets.Value(feature.dtype).pa_type
+    types = pa.types
+    if types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind):
+        return np.dtype(kind.to_pandas_dtype())
+    return None
 
 
 def _is_list_of_numbers(feature: Any) -> bool:

@@ -199,8 +199,8 @@ class HFSource:
             raise
         except Exception as error:
             raise drt.SourceError(
-                f"source {self.name!r}, samples {row} to at most {row + _BATCH_ROWS - 1}: rows expected, but the stream raised "
-                f"{type(error).__name__}: {error}",
+                f"source {self.name!r}, samples {row} to at most {row + _BATCH_ROWS - 1}: rows expected, but the "
+                f"stream raised {type(error).__name__}: {error}",
                 source_name=self.name,
                 sample=row,
             ) from error
