@@ -322,14 +322,15 @@ def test_an_empty_stream_and_an_empty_dataset_are_errors(importer):
         empty,
         datasets.IterableDataset.from_generator(lambda: iter([])),
         datasets.IterableDataset.from_generator(lambda: iter([]), features=features),
+        datasets.IterableDataset.from_generator(lambda: iter([{}, {}])),
     ):
         result = importer.result(source)
         assert isinstance(result.error, drt.SourceError)
-        assert "at least one row expected, found none" in result.message
+        assert "at least one row with a column expected, found none" in result.message
     full = datasets.Dataset.from_dict({"a": [1]}, features=features)
     results = importer.result(datasets.DatasetDict(train=full, test=empty))
     assert results["train"].unwrap().caches["samples"].to_list() == [1]
-    assert "source 'rows-test': at least one row expected, found none" in results["test"].message
+    assert "source 'rows-test': at least one row with a column expected, found none" in results["test"].message
 
 
 @pytest.mark.parametrize("format_name", ["numpy", "pandas", "arrow", "polars"])

@@ -51,10 +51,10 @@ def decoder(
     for name, value in (("media", media), ("arrays", arrays), ("identities", identities)):
         if not isinstance(value, bool):
             raise drt.ConfigError(f"{name} must be True or False, got {value!r}")
-    if isinstance(columns, str) or not isinstance(columns, (Iterable, type(None))):
+    if columns is not None and (isinstance(columns, str) or not isinstance(columns, Iterable)):
         raise drt.ConfigError(f"columns must be a sequence of names, got {columns!r}")
     plans = cache_plans(dataset)
-    names = None if columns is None else list(columns)
+    names: list[Any] | None = None if columns is None else list(columns)
     for plan in plans.values():
         for name in names or ():
             if not isinstance(name, str) or name not in plan.features:

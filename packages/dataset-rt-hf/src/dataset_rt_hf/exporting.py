@@ -76,7 +76,9 @@ def to_dataset(dataset: drt.CachedDataset, *, path: str | os.PathLike[str] | Non
 def _rows_at_once(dataset: drt.CachedDataset) -> int:
     """So many rows that those of average size stay within the bytes at once."""
     caches = dataset.caches
-    largest = max(math.ceil(size / samples) for size, samples in caches.select("payload_bytes", "samples").iter_rows())
+    largest: int = max(
+        math.ceil(size / samples) for size, samples in caches.select("payload_bytes", "samples").iter_rows()
+    )
     return max(1, min(_ROWS_AT_ONCE, _BYTES_AT_ONCE // max(1, largest)))
 
 

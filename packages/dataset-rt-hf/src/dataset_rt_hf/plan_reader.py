@@ -181,7 +181,8 @@ def numpy_dtype(feature: Any) -> np.dtype[Any] | None:
     kind = datasets.Value(feature.dtype).pa_type
     types = pa.types
     if types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind):
-        return np.dtype(kind.to_pandas_dtype())
+        dtype: np.dtype[Any] = np.dtype(kind.to_pandas_dtype())
+        return dtype
     return None
 
 

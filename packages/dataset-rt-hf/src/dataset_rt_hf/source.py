@@ -176,14 +176,15 @@ class HFSource:
 
     def _pass_over(self, stream: datasets.IterableDataset) -> Iterator[pa.Table]:
         """The tables of a stream, which must begin as in the pass before: an iterator that is used up would not."""
-        row = 0
+        row, begun = 0, False
         try:
             for table in stream_tables(stream, _BATCH_ROWS):
-                if row == 0:
+                if not begun:
                     self._check_beginning(table)
+                begun = True
                 yield table
                 row += table.num_rows
-            if row == 0:
+            if not begun:
                 self._check_beginning(None)
         except DriftError as error:
             raise self._drifted(error.row, error.column, error.before, error.after) from None
@@ -256,7 +257,7 @@ class HFSource:
 
     def _without_rows(self) -> drt.SourceError:
         return drt.SourceError(
-            f"source {self.name!r}: at least one row expected, found none; leave out what has no rows",
+            f"source {self.name!r}: at least one row with a column expected, found none; leave it out",
             source_name=self.name,
         )
 

@@ -7,6 +7,7 @@ size of a batch.
 
 from __future__ import annotations
 
+import array
 import datetime
 import decimal
 from typing import Any
@@ -71,7 +72,7 @@ class ValueTypes:
             if kind in _PLAIN:
                 self._note(path, _PLAIN[kind])
                 return
-            if kind is int and min(values) in _INT64 and max(values) in _INT64:
+            if kind is int and _fit_64_bits(values):
                 self._note(path, "int64")
                 return
         for value in values:
@@ -81,6 +82,14 @@ class ValueTypes:
         before = self._seen.setdefault(path, name)
         if before != name:
             raise TypesDifferError(path, before, name)
+
+
+def _fit_64_bits(values: list[Any] | tuple[Any, ...]) -> bool:
+    try:
+        array.array("q", values)
+    except OverflowError:
+        return False
+    return True
 
 
 def _name(value: Any) -> str:
