@@ -85,6 +85,50 @@ def pixel_and_label(sample):
     return sample.data[0], sample.metadata["label"]
 
 
+@pytest.mark.parametrize("iterable", [False, True])
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_list_by_decode_batch_is_a_whole_batch(dataset, workers, iterable):
+    loader = make_dataloader(dataset, 4, num_workers=workers, decode_batch=two_fields, iterable=iterable)
+    expected = dataset.stream().records(0, 23).tolist()
+    for number, batch in enumerate(loader):
+        assert type(batch) is list
+        numbers, labels = batch
+        assert numbers.tolist() == expected[number * 4 :][:4]
+        assert labels.tolist() == [number % 5 for number in numbers.tolist()]
+    samples = StreamDataset(dataset, decode_batch=two_fields)
+    assert [field.tolist() for field in samples[3]] == [[3], [3]]
+    own = DataLoader(samples, batch_size=4, collate_fn=lambda fields: [len(field) for field in fields])
+    assert next(iter(own)) == [4, 4]
+
+
+def two_fields(batch):
+    return [batch.column(name).to_numpy() for name in ("sample_id", "label")]
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_arrays_of_any_byte_order_and_strides_become_tensors(dataset, workers):
+    loader = make_dataloader(dataset, 4, num_workers=workers, decode_batch=odd_arrays)
+    expected = dataset.stream().records(0, 4).tolist()
+    batch = next(iter(loader))
+    assert {name: tensor.dtype for name, tensor in batch.items()} == dict.fromkeys(batch, torch.int64)
+    assert batch["turned"].tolist() == expected[::-1]
+    assert batch["packed"].tolist() == batch["foreign"].tolist() == batch["repeated"][0].tolist() == expected
+    for tensor in batch.values():
+        tensor += 1
+
+
+def odd_arrays(batch):
+    numbers = batch.column("sample_id").to_numpy().astype("i8")
+    packed = np.zeros(len(numbers), dtype=[("number", "i8"), ("flag", "u1")])
+    packed["number"] = numbers
+    return {
+        "turned": numbers[::-1],
+        "packed": packed["number"],
+        "foreign": numbers.astype(">u8"),
+        "repeated": np.broadcast_to(numbers.astype("u8"), (2, len(numbers))),
+    }
+
+
 def test_a_collate_function_of_ones_own_gets_the_samples(dataset):
     (first, *_) = make_dataloader(dataset, 4, collate_fn=list)
     assert [type(sample) for sample in first] == [drt.CachedSample] * 4

@@ -6,14 +6,21 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch.utils.data import default_collate
 
 from dataset_rt import CachedSample, ConfigError
 
-__all__ = ["collate_samples"]
+__all__ = ["WholeBatch", "collate_samples"]
 
 _IDENTITIES = ("cache_id", "sample_id")
+
+
+class WholeBatch(list[Any]):
+    """A list that `decode_batch` gave: fields of one batch, where another list has its samples."""
+
+    __slots__ = ()
 
 
 def collate_samples(batch: Any) -> Any:
@@ -21,7 +28,8 @@ def collate_samples(batch: Any) -> Any:
 
     Args:
         batch: A list of `CachedSample`, a list of what `decode` gave, or anything else,
-            which is taken for a whole batch.
+            which is taken for a whole batch. What a dataset's `decode_batch` gave is
+            one, also where it is a list.
 
     Returns:
         For samples a dict: `data`, the payloads as a list of bytes; each stored column,
@@ -37,6 +45,8 @@ def collate_samples(batch: Any) -> Any:
     Raises:
         ConfigError: If a stored column is called like a key that the batch has anyway.
     """
+    if isinstance(batch, WholeBatch):
+        return [_tensors(item) for item in batch]
     if not isinstance(batch, list):
         return _tensors(batch)
     if not batch or not isinstance(batch[0], CachedSample):
@@ -65,12 +75,12 @@ def _column(values: list[Any]) -> Any:
 
 def _tensors(value: Any) -> Any:
     if isinstance(value, np.ndarray):
-        if value.dtype == np.uint64:
-            value = value.view(np.int64)
         # torch has no foreign byte order, and warns of memory that it may not write to.
         native = value.astype(value.dtype.newbyteorder("="), copy=False)
+        if native.dtype == np.uint64:
+            native = native.view(np.int64)
         try:
-            return torch.from_numpy(native if native.flags.writeable else native.copy())
+            return torch.from_numpy(native if _is_usable(native) else native.copy())
         except TypeError:
             return value
     if isinstance(value, Mapping):
@@ -80,3 +90,9 @@ def _tensors(value: Any) -> Any:
     if isinstance(value, Sequence) and not isinstance(value, (str, bytes, bytearray)):
         return type(value)(_tensors(item) for item in value) if isinstance(value, (list, tuple)) else value
     return value
+
+
+def _is_usable(array: npt.NDArray[Any]) -> bool:
+    """Whether torch can use an array's memory: it writes there, and has no odd strides."""
+    size = array.itemsize
+    return array.flags.writeable and all(stride >= 0 and stride % (size or 1) == 0 for stride in array.strides)

@@ -68,7 +68,7 @@ class StreamDataset(Dataset[Any]):
             CacheIOError: If a file cannot be read.
         """
         read = self.__getitems__([index])
-        return read[0] if isinstance(read, list) else read
+        return read if self.decoding.makes_batches else read[0]
 
     def __getitems__(self, indices: Sequence[SupportsIndex]) -> Any:
         """A batch in one read: a list of samples, or what `decode_batch` makes of them.

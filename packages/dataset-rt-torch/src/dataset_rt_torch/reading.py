@@ -11,9 +11,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dataset_rt import ArrayDecoder, CachedSample, ConfigError, SampleStream, Window
+from dataset_rt_torch.collate import WholeBatch
 from dataset_rt_torch.worker_errors import errors_reach_the_parent
 
-__all__ = ["Decoding", "Loaded"]
+__all__ = ["Decoding", "Loaded", "Unending"]
 
 
 class Loaded(list[Any]):
@@ -24,6 +25,33 @@ class Loaded(list[Any]):
 
     __slots__ = ("content",)
     content: list[CachedSample] | pa.RecordBatch
+
+
+class Unending:
+    """A user's function whose StopIteration is an error: iterations would take it for their end.
+
+    Args:
+        name: What the user calls it.
+        function: The function.
+    """
+
+    def __init__(self, name: str, function: Callable[[Any], Any]) -> None:
+        self._name = name
+        self._function = function
+
+    def __call__(self, argument: Any) -> Any:
+        """Call the function.
+
+        Raises:
+            RuntimeError: If it raised StopIteration.
+        """
+        try:
+            return self._function(argument)
+        except StopIteration as error:
+            raise RuntimeError(
+                f"{self._name} must not raise StopIteration, which would end the epoch; a next(iterator) in it needs a "
+                "default, or a try around it"
+            ) from error
 
 
 class Decoding:
@@ -42,21 +70,27 @@ class Decoding:
                 raise ConfigError(f"{name} must be callable, got {function!r}")
         if decode is not None and decode_batch is not None:
             raise ConfigError("decode and decode_batch must not be given both; decode_batch is the faster one")
-        self._decode = decode
+        self._decode = None if decode is None else Unending("decode", decode)
         # Nobody else sees the batches that are read here, so their memory can become the tensors'.
-        self._decode_batch = decode_batch.owned if type(decode_batch) is ArrayDecoder else decode_batch
+        whole = decode_batch.owned if type(decode_batch) is ArrayDecoder else decode_batch
+        self._decode_batch = None if whole is None else Unending("decode_batch", whole)
+
+    @property
+    def makes_batches(self) -> bool:
+        """Whether what is read is a batch by `decode_batch`, and else a list of samples."""
+        return self._decode_batch is not None
 
     def read(self, stream: SampleStream, records: npt.NDArray[np.uint64]) -> Any:
         """Read records in the calling thread and decode them: a list of samples, or what `decode_batch` gives."""
         with errors_reach_the_parent():
             if self._decode_batch is not None:
-                return self._decode_batch(stream.fetch_records_batch(records))
+                return _whole(self._decode_batch(stream.fetch_records_batch(records)))
             return self._decoded(stream.fetch_records(records))
 
     def decoded(self, loaded: Loaded) -> Any:
         """Decode a batch that was read already."""
         if self._decode_batch is not None:
-            return self._decode_batch(loaded.content)
+            return _whole(self._decode_batch(loaded.content))
         return self._decoded(list(loaded.content))
 
     def _decoded(self, samples: list[CachedSample]) -> list[Any]:
@@ -74,3 +108,8 @@ class Decoding:
             loaded = Loaded()
             loaded.content = content
             yield loaded
+
+
+def _whole(batch: Any) -> Any:
+    # Whoever collates cannot tell by itself: the items of a list are samples as a rule.
+    return WholeBatch(batch) if type(batch) is list else batch
