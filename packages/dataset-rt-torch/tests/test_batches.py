@@ -310,6 +310,7 @@ def test_wrong_arguments_are_refused(dataset):
         (lambda: make_dataloader(dataset, 0), "batch_size must be at least 1, got 0"),
         (lambda: make_dataloader(dataset, 2, shuffle=True), "shuffle must be left out, got True"),
         (lambda: make_dataloader(dataset, 2, sampler=[1]), r"sampler must be left out, got \[1\]"),
+        (lambda: make_dataloader(dataset, 2, in_order=False), "in_order must be left out, got False"),
         (lambda: make_dataloader(dataset, 2, drop_last=1), "drop_last must be True or False, got 1"),
         (lambda: make_dataloader(dataset, 2, iterable=1), "iterable must be True or False, got 1"),
         (lambda: make_dataloader(dataset, 2, rank=1), "rank and world_size must be given together, got 1 and None"),

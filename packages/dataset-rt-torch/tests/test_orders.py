@@ -158,3 +158,27 @@ def test_two_iterators_of_one_loader_both_advance(dataset):
     ]  # fmt: skip
     assert first.state_dict()["position"] == 8
     assert len(first) == 6
+
+
+@pytest.mark.parametrize("start", ["fork", "forkserver"])
+@pytest.mark.parametrize("iterable", [False, True])
+def test_two_iterators_of_one_loader_have_windows_and_workers_of_their_own(dataset, start, iterable):
+    loader = make_dataloader(dataset, 4, num_workers=3, multiprocessing_context=start, iterable=iterable)
+    iterators = [iter(loader), iter(loader)]
+    # The second one begins while the first one's workers are starting.
+    firsts = [next(iterator) for iterator in iterators]
+    expected = dataset.stream().records(0, 46).tolist()
+    for first, iterator, window in zip(firsts, iterators, (expected[:23], expected[23:]), strict=True):
+        assert [number for batch in (first, *iterator) for number in batch["sample_id"].tolist()] == window
+
+
+@pytest.mark.parametrize("persistent", [False, True])
+def test_windows_of_an_iterable_loader_are_told_to_workers_that_are_starting(dataset, persistent):
+    options = {"multiprocessing_context": "forkserver", "persistent_workers": persistent, "iterable": True}
+    loader = make_dataloader(dataset, 4, num_workers=3, **options)
+    expected = dataset.stream().records(0, 4 * 23).tolist()
+    for window in range(4):
+        iterator = iter(loader)
+        count = 1 if window % 2 else 6
+        got = [number for _ in range(count) for number in next(iterator)["sample_id"].tolist()]
+        assert got == expected[window * 23 :][: len(got)]

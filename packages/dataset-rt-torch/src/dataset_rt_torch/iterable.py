@@ -65,6 +65,7 @@ class StreamIterableDataset(IterableDataset[Any]):
         self._place: torch.Tensor = torch.zeros(2, dtype=torch.int64).share_memory_()
         self._set_place(self.plan.source.position, self._stream.epoch_len)
         self._reserved: Window | None = None
+        self._own_place: tuple[int, int] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         # The rank is found here: a worker process is none. The dataset and its position stay here as well.
@@ -88,7 +89,7 @@ class StreamIterableDataset(IterableDataset[Any]):
         length = self._stream.epoch_len if epoch_len is None else epoch_len
         self._stream.window(position, epoch_len=length)
         self._set_place(int(position), int(length))
-        self._reserved = None
+        self._reserved = self._own_place = None
 
     def state_dict(self) -> dict[str, Any]:
         """Refuse: torchdata's loader would count the batches of a window, and forget which window it was.
@@ -125,8 +126,14 @@ class StreamIterableDataset(IterableDataset[Any]):
         for number in range(first, window.num_batches, step):
             yield self.decoding.read(self._stream, window.records(number * size, size))
 
-    def reserve(self, window: Window) -> None:
+    def reserve(self, window: Window, *, workers_are_running: bool) -> None:
         """Deliver a reserved window next, in this process and in the workers.
+
+        Args:
+            window: The window.
+            workers_are_running: Whether workers that exist already deliver it, which only
+                see shared memory. New ones are given a place of their own, so that the
+                next window, reserved before they have looked, is not theirs.
 
         Raises:
             ConfigError: If the table was edited since this dataset was made.
@@ -137,13 +144,15 @@ class StreamIterableDataset(IterableDataset[Any]):
                 "make a new loader, or use make_dataloader without iterable=True"
             )
         _, end = window.state_dict(batches=0)["window"]
-        self._set_place(window.start, end - window.start)
+        place = (window.start, end - window.start)
+        self._set_place(*place)
+        self._own_place = None if workers_are_running else place
         self._reserved = window
 
     def _window(self) -> Window:
         size, drop_last = self._batches
         rank, world_size, remainder = self._find_world()
-        start, length = (number % 2**64 for number in self._place.tolist())
+        start, length = self._own_place or (number % 2**64 for number in self._place.tolist())
         return self._stream.window(
             start,
             size,

@@ -11,15 +11,16 @@ from torch.utils.data import DataLoader
 from dataset_rt import CachedDataset, CachedSample, ConfigError, SampleStream, Window
 from dataset_rt_torch.addresses import addresses
 from dataset_rt_torch.dataset import StreamDataset
+from dataset_rt_torch.deliveries import Deliveries
 from dataset_rt_torch.iterable import StreamIterableDataset
-from dataset_rt_torch.reading import Loaded
+from dataset_rt_torch.reading import Loaded, Unending
 from dataset_rt_torch.sampler import StreamBatchSampler
 from dataset_rt_torch.source import Plan
 from dataset_rt_torch.transfer import collate_and_send
 
 __all__ = ["StreamDataLoader", "make_dataloader"]
 
-_OURS = ("dataset", "batch_size", "shuffle", "sampler", "batch_sampler", "drop_last")
+_OURS = ("dataset", "batch_size", "shuffle", "sampler", "batch_sampler", "drop_last", "in_order")
 
 
 def make_dataloader(
@@ -63,7 +64,7 @@ def make_dataloader(
 
     Raises:
         ConfigError: If an argument is out of range, or an option is one that this
-            function decides: `shuffle`, `sampler` or `batch_sampler`.
+            function decides: `shuffle`, `sampler`, `batch_sampler` or `in_order`.
     """
     for name in _OURS:
         if name in options:
@@ -72,7 +73,8 @@ def make_dataloader(
             )
     if not isinstance(iterable, bool):
         raise ConfigError(f"iterable must be True or False, got {iterable!r}")
-    options |= {"num_workers": num_workers, "collate_fn": collate_and_send if collate_fn is None else collate_fn}
+    collate = collate_and_send if collate_fn is None else Unending("collate_fn", collate_fn)
+    options |= {"num_workers": num_workers, "collate_fn": collate}
     ranks: dict[str, Any] = {"rank": rank, "world_size": world_size, "remainder": remainder, "drop_last": drop_last}
     if iterable:
         batches = StreamIterableDataset(dataset, batch_size, decode=decode, decode_batch=decode_batch, **ranks)
@@ -94,7 +96,9 @@ class StreamDataLoader(DataLoader[Any]):
     def __init__(self, dataset: StreamDataset | StreamIterableDataset, *, plan: Plan, **options: Any) -> None:
         super().__init__(dataset, **options)
         self._plan = plan
-        self._begun = 0
+        # Which iteration torch's workers serve, and whether torch was kept from finishing what it did with them.
+        self._serves: object = None
+        self._is_disturbed = False
 
     def __len__(self) -> int:
         """The number of batches of the next iteration, which may be the rest of a loaded window."""
@@ -106,7 +110,7 @@ class StreamDataLoader(DataLoader[Any]):
         Returns:
             An iterator with a `state_dict()` of its own.
         """
-        return _Deliveries(self)
+        return Deliveries(self)
 
     def state_dict(self) -> dict[str, Any]:
         """What another process needs to go on with the very next batch.
@@ -130,60 +134,16 @@ class StreamDataLoader(DataLoader[Any]):
 
     def _begin(self, window: Window) -> Iterator[Any]:
         """Start torch's own iteration over a window."""
-        self._begun += 1
+        if self._is_disturbed:
+            # Persistent workers: the Ctrl-C was theirs as well, or left half a message in the pipe from them.
+            self._iterator = None
         if isinstance(self.dataset, StreamIterableDataset):
-            self.dataset.reserve(window)
+            self.dataset.reserve(window, workers_are_running=self.persistent_workers)
         else:
             assert isinstance(self.batch_sampler, _LoaderSampler)
             self.batch_sampler.window = window
+        self._is_disturbed = True
         return super().__iter__()
-
-
-class _Deliveries(Iterator[Any]):
-    """One iteration of a loader; it counts what it hands out."""
-
-    def __init__(self, loader: StreamDataLoader) -> None:
-        self._loader = loader
-        self._ticket = loader._plan.ticket()
-        self._window: Window | None = None
-        self._batches: Iterator[Any] = iter(())
-        self._number = 0
-        self._failure: Exception | None = None
-
-    def __iter__(self) -> _Deliveries:
-        return self
-
-    def __len__(self) -> int:
-        """The number of batches of this iteration."""
-        return self._ticket.num_batches if self._window is None else self._window.num_batches
-
-    def __next__(self) -> Any:
-        if self._failure is not None:
-            # torch would go on with the batch behind: one would be missing, and no state could say so.
-            raise self._failure
-        if self._window is None:
-            self._window = self._ticket.reserve()
-            self._batches = self._loader._begin(self._window)
-            self._number = self._loader._begun
-        elif self._loader.persistent_workers and self._loader._begun != self._number:
-            raise ConfigError(
-                "an iterator must not go on once its loader's persistent workers serve a newer one; finish one before "
-                "the next, or use persistent_workers=False"
-            )
-        try:
-            batch = next(self._batches)
-        except StopIteration:
-            self._window.finish()
-            raise
-        except Exception as error:
-            self._failure = error
-            raise
-        self._window.advance()
-        return batch
-
-    def state_dict(self) -> dict[str, Any]:
-        """What another process needs to go on behind the batches that this iteration delivered."""
-        return self._ticket.state_dict() if self._window is None else self._window.state_dict()
 
 
 class _LoaderSampler(StreamBatchSampler):
