@@ -95,11 +95,27 @@ def test_identities_stay_numpy_with_all_64_bits_and_other_integers_are_cut_to_32
         assert batch[name].dtype == np.uint64
     assert set(batch["cache_id"].tolist()) == {cache_id}
     assert batch["label"].dtype == jnp.int32
+    (wide,) = iter_batches(open_dataset(20), 20, decode_batch=drt.array_decoder("uint64", (3,)))
+    (alone,) = single_process(open_dataset(20), 20, drt.array_decoder("uint64", (3,)))
+    assert wide["data"].dtype == jnp.uint32
+    np.testing.assert_array_equal(np.asarray(wide["data"]), alone["data"] % 2**32)
     # So a loss finds its row.
     worst = int(jnp.argmax(batch["data"][:, 0]))
     assert dataset.get_item(int(batch["cache_id"][worst]), int(batch["sample_id"][worst])).sample_id == max(
         batch["sample_id"]
     )
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f2", "i4", "u2", "c8"])
+def test_big_endian_arrays_take_the_machines_byte_order_with_equal_values(open_dataset, mesh, dtype):
+    native = np.dtype(dtype)
+    swapped = drt.array_decoder(native.newbyteorder(">"), (24 // native.itemsize,))
+    for sharding in (None, NamedSharding(mesh, PartitionSpec("data"))):
+        batch = next(iter_batches(open_dataset(20), 8, decode_batch=swapped, sharding=sharding))
+        expected = next(iter(single_process(open_dataset(20), 8, swapped)))["data"]
+        assert expected.dtype.byteorder == ">"
+        assert batch["data"].dtype == native
+        np.testing.assert_array_equal(np.asarray(batch["data"]), expected)
 
 
 @pytest.mark.parametrize("spec", [PartitionSpec("data"), PartitionSpec()], ids=str)
@@ -180,6 +196,8 @@ def test_a_short_batch_that_the_mesh_cannot_divide_is_refused_before_the_window_
         (lambda batch: batch.to_pydict()["data"], "|S"),
         (lambda batch: {"names": np.array(["a"] * batch.num_rows)}, r"<U1 of shape \[8\] at \['names'\]"),
         (lambda batch: np.zeros(3), r"float64 of shape \[3\]"),
+        (lambda batch: np.zeros(8, "f4,i4"), r"of shape \[8\]"),
+        (lambda batch: np.zeros(8, np.longdouble), r"float128 of shape \[8\]"),
         (lambda batch: {"scalar": 1}, r"int64 of shape \[\] at \['scalar'\]"),
     ],
 )

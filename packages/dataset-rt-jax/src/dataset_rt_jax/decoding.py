@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +13,7 @@ import pyarrow as pa
 
 import dataset_rt as drt
 from dataset_rt import CachedSample, ConfigError
+from dataset_rt_jax.decoded_window import DecodedWindow
 
 __all__ = ["Decode", "DecodeBatch", "Decoder", "stack"]
 
@@ -51,9 +51,30 @@ class Decoder:
         """Decode one sample.
 
         Raises:
-            ConfigError: If `decode` gave None.
+            ConfigError: If `decode` gave None or raised StopIteration.
         """
-        return sample if self.decode is None else _checked(self.decode(sample), "decode")
+        return sample if self.decode is None else _call(self.decode, sample, "decode")
+
+    def samples(self, samples: list[CachedSample]) -> Any:
+        """Decode the samples of a batch one by one.
+
+        Returns:
+            What `decode` gives, stacked leaf by leaf; without it the samples.
+
+        Raises:
+            ConfigError: If `decode` gave None or raised StopIteration, or what it gave cannot be stacked.
+        """
+        return samples if self.decode is None else stack([self.sample(sample) for sample in samples])
+
+    def record_batch(self, batch: pa.RecordBatch) -> Any:
+        """Decode a record batch by `decode_batch`, which must be given.
+
+        Raises:
+            ConfigError: If it is not, or it gave None or raised StopIteration.
+        """
+        if self.decode_batch is None:
+            raise ConfigError("decode_batch must be given to decode a record batch")
+        return _call(self.decode_batch, batch, "decode_batch")
 
     def batch(self, stream: drt.SampleStream, positions: Sequence[int] | npt.NDArray[np.uint64]) -> Any:
         """Read the draws of a batch in one call and decode them.
@@ -63,55 +84,15 @@ class Decoder:
             `CachedSample`.
 
         Raises:
-            ConfigError: If a function gave None, or what `decode` gave cannot be stacked.
+            ConfigError: If a function gave None or raised StopIteration, or what `decode` gave cannot be stacked.
         """
         if self.decode_batch is not None:
-            return _checked(self.decode_batch(stream.fetch_batch(positions)), "decode_batch")
-        samples = stream.fetch(positions)
-        if self.decode is None:
-            return samples
-        return stack([self.sample(sample) for sample in samples])
+            return self.record_batch(stream.fetch_batch(positions))
+        return self.samples(stream.fetch(positions))
 
     def window(self, window: drt.Window) -> DecodedWindow:
         """Decode the batches of a window one after another; the core's threads read ahead of what is asked for."""
         return DecodedWindow(self, window)
-
-    def _batches(self, window: drt.Window) -> Iterator[Any]:
-        if self.decode_batch is not None:
-            for batch in window.iter_batches():
-                yield _checked(self.decode_batch(batch), "decode_batch")
-            return
-        samples = window.iter_samples()
-        for _ in range(window.num_batches):
-            chosen = [self.sample(sample) for sample in itertools.islice(samples, window.batch_size)]
-            yield chosen if self.decode is None else stack(chosen)
-
-
-class DecodedWindow(Iterator[Any]):
-    """What `Decoder.window` gives. Once a batch has failed it fails for ever: what follows would be in its place."""
-
-    def __init__(self, decoder: Decoder, window: drt.Window) -> None:
-        self._batches = decoder._batches(window)
-        self._failure: Exception | None = None
-
-    def __next__(self) -> Any:
-        """Give the next batch.
-
-        Raises:
-            StopIteration: Behind the last one.
-            ConfigError: As `Decoder.batch` does.
-            CacheCorruptError: If bytes are not those that were published.
-            CacheIOError: If a file cannot be read.
-        """
-        if self._failure is not None:
-            raise self._failure
-        try:
-            return next(self._batches)
-        except StopIteration:
-            raise
-        except Exception as error:
-            self._failure = error
-            raise
 
 
 def stack(elements: Sequence[Any]) -> Any:
@@ -147,7 +128,15 @@ def _stack_leaves(*leaves: Any) -> npt.NDArray[Any]:
     return np.stack(arrays)
 
 
-def _checked(decoded: Any, name: str) -> Any:
+def _call(function: Callable[[Any], Any], argument: Any, name: str) -> Any:
+    try:
+        decoded = function(argument)
+    except StopIteration as error:
+        # Whoever iterates would take it for the end of the data.
+        raise ConfigError(
+            f"{name} must not raise StopIteration, which would end the epoch early; give next() a default there, or "
+            "catch it"
+        ) from error
     if decoded is None:
         raise ConfigError(
             f"{name} must not return None: Grain leaves such elements out, and the order would have holes; "

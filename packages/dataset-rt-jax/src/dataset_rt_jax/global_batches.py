@@ -13,8 +13,10 @@ from jax.sharding import Sharding, SingleDeviceSharding
 
 import dataset_rt as drt
 from dataset_rt import ConfigError
+from dataset_rt_jax.decoded_window import DecodedWindow
 from dataset_rt_jax.decoding import Decode, DecodeBatch, Decoder
 from dataset_rt_jax.integers import at_least_one
+from dataset_rt_jax.rests import reserve
 from dataset_rt_jax.rows import LocalRows, for_dimensions
 
 __all__ = ["GlobalBatchIterator", "iter_batches"]
@@ -36,7 +38,8 @@ def iter_batches(
 
     Each leaf of what is decoded becomes a `jax.Array` with the batch as its first dimension. Leaves called `cache_id`
     and `sample_id` of a dict stay NumPy arrays, those of the whole global batch in every process: JAX would cut them to
-    32 bits, as it does with int64 and float64 unless `jax_enable_x64` is set.
+    32 bits, as it does with int64, uint64, float64 and complex128 unless `jax_enable_x64` is set. Of integers the low
+    bits stay, without a word. Big-endian arrays take the machine's byte order, with equal values.
 
     Args:
         dataset: A `CachedDataset`, whose next window is reserved at the first batch, or a `stream()`, from position 0.
@@ -61,19 +64,31 @@ def iter_batches(
     cursor = dataset if isinstance(dataset, drt.CachedDataset) else dataset.cursor()
     batch_size = at_least_one(batch_size, "batch_size")
     ticket = cursor.ticket(batch_size, drop_last=drop_last)
-    return GlobalBatchIterator(ticket, batch_size, Decoder(decode, decode_batch), sharding)
+    return GlobalBatchIterator(cursor, ticket, batch_size, Decoder(decode, decode_batch), sharding)
 
 
 class GlobalBatchIterator(Iterator[Any]):
-    """Delivers one window; made by `iter_batches`, for one thread at a time."""
+    """Delivers one window; made by `iter_batches`, for one thread at a time.
 
-    def __init__(self, ticket: drt.WindowTicket, batch_size: int, decoder: Decoder, sharding: Sharding | None) -> None:
+    An exception, be it out of a function to decode or out of a signal's handler, skips nothing: the next call gives the
+    batch that its state names.
+    """
+
+    def __init__(
+        self,
+        cursor: drt.CachedDataset | drt.StreamCursor,
+        ticket: drt.WindowTicket,
+        batch_size: int,
+        decoder: Decoder,
+        sharding: Sharding | None,
+    ) -> None:
+        self._cursor = cursor
         self._ticket = ticket
         self._batch_size = batch_size
         self._decoder = decoder
         self._sharding = sharding
         self._window: drt.Window | None = None
-        self._taken = 0
+        self._ahead: DecodedWindow | None = None
 
     def __next__(self) -> Any:
         """Give the next global batch.
@@ -86,25 +101,30 @@ class GlobalBatchIterator(Iterator[Any]):
                 decoded is no structure of arrays with the batch as first dimension.
         """
         window = self._window or self._begin()
-        if self._taken == window.num_batches:
+        if self._ahead is None:
+            self._ahead = self._decoder.window(window)
+        ahead = self._ahead
+        if ahead.num_left == 0:
             window.finish()
             raise StopIteration
-        first = self._taken * self._batch_size
+        first = ahead.taken * self._batch_size
         size = min(self._batch_size, window.num_draws - first)
         rows = self._rows[size]
         if len(rows) == size:
-            decoded, identities = next(self._ahead), None
+            decoded, identities = ahead.peek(), None
         else:
-            decoded = self._decoder.batch(self._stream, window.positions(first, size)[rows.numbers])
-            both = self._stream.identities(window.start + first, size)
+            stream = window.stream()
+            decoded = self._decoder.batch(stream, window.positions(first, size)[rows.numbers])
+            both = stream.identities(window.start + first, size)
             identities = dict(zip(("cache_id", "sample_id"), both, strict=True))
         batch = jax.tree_util.tree_map_with_path(partial(self._place, rows, size, identities), decoded)
-        self._taken += 1
-        window.advance()
+        ahead.advance()
         return batch
 
     def __length_hint__(self) -> int:
-        return self._ticket.num_batches if self._window is None else self._window.num_batches - self._taken
+        if self._window is None:
+            return self._ticket.num_batches
+        return self._window.num_batches if self._ahead is None else self._ahead.num_left
 
     def state_dict(self) -> dict[str, Any]:
         """The state of the stream after the batches that were given; the same in all processes at the same step."""
@@ -123,10 +143,8 @@ class GlobalBatchIterator(Iterator[Any]):
             sizes.add(draws % full)
         self._rows = {size: LocalRows.under(sharding, size) for size in sizes}
         self._array_sharding = sharding
-        self._window = self._ticket.reserve()
-        self._stream = self._window.stream()
-        self._ahead = self._decoder.window(self._window)
-        return self._window
+        self._window = window = reserve(self._cursor, self._ticket)
+        return window
 
     def _place(
         self,
@@ -138,7 +156,12 @@ class GlobalBatchIterator(Iterator[Any]):
     ) -> Any:
         name = getattr(path[-1], "key", None) if path else None
         local = np.asarray(leaf) if self._decoder.gives_new_arrays else np.array(leaf)
-        if local.ndim == 0 or len(local) != len(rows) or local.dtype.kind in "OSUMm":
+        if not local.dtype.isnative:
+            # JAX has one byte order.
+            local = local.astype(local.dtype.newbyteorder("="))
+        # Of kind V are bfloat16 and its like as well, which JAX has, each with a type of its own.
+        is_foreign = local.dtype.kind in "OSUMm" or local.dtype.type in (np.void, np.longdouble, np.clongdouble)
+        if local.ndim == 0 or len(local) != len(rows) or is_foreign:
             raise ConfigError(
                 f"what is decoded must be arrays of numbers of shape [{len(rows)}, ...], got {local.dtype} of shape "
                 f"{list(local.shape)}{jax.tree_util.keystr(path) and ' at ' + jax.tree_util.keystr(path)}; leave out "

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
 import grain
 
 import dataset_rt as drt
 from dataset_rt import ConfigError
+from dataset_rt_jax.decoded_window import DecodedWindow
 from dataset_rt_jax.decoding import Decode, DecodeBatch, Decoder
 from dataset_rt_jax.integers import at_least_one
+from dataset_rt_jax.rests import reserve
 from dataset_rt_jax.states import from_grain, to_grain
 from dataset_rt_jax.world import World
 
@@ -94,7 +96,11 @@ class StreamIterDataset(grain.IterDataset):  # type: ignore[misc]
 
 
 class StreamDatasetIterator(grain.DatasetIterator):  # type: ignore[misc]
-    """Delivers window after window; made by `StreamIterDataset`, for one thread at a time."""
+    """Delivers window after window; made by `StreamIterDataset`, for one thread at a time.
+
+    An exception, be it out of a function to decode or out of a signal's handler, skips nothing: the next call gives the
+    batch that its state names.
+    """
 
     def __init__(
         self,
@@ -114,8 +120,7 @@ class StreamDatasetIterator(grain.DatasetIterator):  # type: ignore[misc]
         # Of the window to come, made with the iterator; those of later windows are made when they begin.
         self._ticket: drt.WindowTicket | None = ticket()
         self._window: drt.Window | None = None
-        self._batches: Iterator[Any] = iter(())
-        self._taken = 0
+        self._ahead: DecodedWindow | None = None
 
     def __next__(self) -> Any:
         """Give the next batch, of the next window where one is at its end.
@@ -126,27 +131,27 @@ class StreamDatasetIterator(grain.DatasetIterator):  # type: ignore[misc]
             CacheCorruptError: If bytes are not those that were published.
             CacheIOError: If a file cannot be read.
             ConfigError: If a window would exceed the end of the stream, none of endlessly many windows has a batch for
-                this rank, or a function to decode gave None.
+                this rank, or a function to decode gave None or raised StopIteration.
         """
         if self._is_closed:
             raise ValueError("the iterator is closed; make another one")
         while True:
             window = self._window or self._begin()
-            if self._taken == window.num_batches:
+            if self._ahead is None:
+                self._ahead = self._decoder.window(window)
+            if self._ahead.num_left == 0:
                 window.finish()
                 self._end()
                 continue
-            batch = next(self._batches)
-            self._taken += 1
-            window.advance()
-            if self._taken == window.num_batches and window.state_dict()["window"] is None:
-                # Counted now and not at the next call: a state that is saved here is one behind the window. Only under
-                # remainder="uneven" another rank may have more to come.
-                self._end()
+            batch = self._ahead.peek()
+            self._ahead.advance()
+            if self._ahead.num_left == 0:
+                self._end_if_consumed()
             return batch
 
     def get_state(self) -> dict[str, Any]:
         """The state of the stream and the number of windows behind, of one shape at every step, as JSON holds it."""
+        self._end_if_consumed()
         return to_grain(self.state_dict(), epoch=self._epoch)
 
     def set_state(self, state: Mapping[str, Any]) -> None:
@@ -161,7 +166,7 @@ class StreamDatasetIterator(grain.DatasetIterator):  # type: ignore[misc]
         """
         stream, epoch = from_grain(state)
         self._cursor.load_state_dict(stream)
-        self._epoch, self._window, self._taken = epoch, None, 0
+        self._epoch, self._window, self._ahead = epoch, None, None
         self._ticket = self._make_ticket()
 
     def state_dict(self) -> dict[str, Any]:
@@ -173,21 +178,25 @@ class StreamDatasetIterator(grain.DatasetIterator):  # type: ignore[misc]
     def close(self) -> None:
         """Stop reading ahead, and give no more."""
         # Grain closes what it collects, which may be an iterator that was never made whole.
-        self._is_closed, self._batches = True, iter(())
+        self._is_closed, self._ahead = True, None
 
     def _begin(self) -> drt.Window:
         if self._epochs is not None and self._epoch >= self._epochs:
             raise StopIteration
-        window = (self._ticket or self._make_ticket()).reserve()
+        window = reserve(self._cursor, self._ticket or self._make_ticket())
         if window.num_batches == 0 and self._epochs is None:
             raise ConfigError(
                 f"endless epochs must have a batch for each rank, got {window.num_draws} draws a rank with batches of "
                 f"{window.batch_size} and drop_last={window.drop_last}; take smaller batches or a longer epoch"
             )
-        self._ticket, self._window, self._taken = None, window, 0
-        self._batches = self._decoder.window(window)
+        self._ticket, self._window, self._ahead = None, window, None
         return window
 
+    def _end_if_consumed(self) -> None:
+        # Counted behind the last batch and not at the next call: a state that is saved here is one behind the window.
+        # Only under remainder="uneven" another rank may have more to come.
+        if self._window is not None and self._window.state_dict()["window"] is None:
+            self._end()
+
     def _end(self) -> None:
-        self._epoch += 1
-        self._window, self._batches = None, iter(())
+        self._window, self._ahead, self._epoch = None, None, self._epoch + 1

@@ -33,7 +33,9 @@ class StreamMapDataset(grain.MapDataset):  # type: ignore[misc]
         decode: From a `CachedSample` to an element. With `batch_size` the results are stacked leaf by leaf.
         decode_batch: From a `pyarrow.RecordBatch` to an element; needs `batch_size`. Both run in Grain's threads and
             workers. Without either the elements are `CachedSample`s, or lists of them.
-        start: Position of the first window, default the dataset's position, or 0 for a stream.
+        start: Position of the first window, default the dataset's position, or 0 for a stream. It is a whole
+            window also where a loaded state stands inside one, so that later windows begin elsewhere than they would
+            have; `StreamIterDataset` takes the rest of the loaded one first.
         rank: This process's number in [0, world_size), default `jax.process_index()`.
         world_size: Number of processes, default `jax.process_count()`.
         remainder: What happens where `world_size` does not divide an epoch; see `CachedDataset.shard`.
@@ -80,7 +82,7 @@ class StreamMapDataset(grain.MapDataset):  # type: ignore[misc]
 
         Raises:
             IndexError: If it is negative, or no window has elements for this rank.
-            ConfigError: If it is no integer, or a function to decode gave None.
+            ConfigError: If it is no integer, or a function to decode gave None or raised StopIteration.
             CacheCorruptError: If bytes are not those that were published.
             CacheIOError: If a file cannot be read.
         """

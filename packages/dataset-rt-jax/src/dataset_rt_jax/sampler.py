@@ -28,7 +28,8 @@ class PositionSampler:
     Args:
         dataset: A `CachedDataset`, whose table and epoch length of now are kept, or a `stream()`.
         epochs: How many windows, or None for all that the stream has.
-        start: The first position, default the dataset's position, or 0 for a stream.
+        start: The first position, default the dataset's position, or 0 for a stream. A whole window starts there
+            also where a loaded state stands inside one; `StreamIterDataset` takes the rest of that one first.
         rank: This process's number in [0, world_size), default `jax.process_index()`.
         world_size: Number of processes, default `jax.process_count()`.
         remainder: What happens where `world_size` does not divide an epoch; see `CachedDataset.shard`.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, SupportsIndex, overload
 
 import dataset_rt as drt
@@ -20,6 +21,7 @@ class CacheDataSource:
 
     The table is that of the moment when the source was made. It is safe to use from any thread, and pickles.
     Its `repr`, which Grain compares when it restores a state, says what the rows are and nothing of where they lie.
+    A source has rows and no position: where the dataset stands plays no part.
 
     Args:
         dataset: A `CachedDataset` or its `stream()`.
@@ -46,7 +48,7 @@ class CacheDataSource:
 
         Raises:
             IndexError: If there is no such row.
-            ConfigError: If it is no integer, or `decode` gave None.
+            ConfigError: If it is no integer, or `decode` gave None or raised StopIteration.
             CacheCorruptError: If bytes are not those that were published.
             CacheIOError: If a file cannot be read.
         """
@@ -55,6 +57,11 @@ class CacheDataSource:
             return [self._decoder.sample(sample) for sample in self._stream.fetch_rows(rows)]
         row = element_index(index, len(self))
         return self._decoder.sample(self._stream.fetch_rows([row])[0])
+
+    def __iter__(self) -> Iterator[Any]:
+        """Read all rows one by one; an IndexError out of `decode` arrives and does not pass for the end."""
+        for row in range(len(self)):
+            yield self[row]
 
     def __repr__(self) -> str:
         return f"CacheDataSource({self._stream!r})"
