@@ -143,6 +143,8 @@ class Passes:
         self._dropped: dict[int, None] = {}
         self._restored: set[int] = set()
         self._was_restored = False
+        # Whether the runs that were restored had forgotten passes.
+        self._lost = False
         self._followed = -1
 
     def begin(self, token: int) -> int:
@@ -213,9 +215,14 @@ class Passes:
     def memory(self) -> dict[str, int]:
         """What tells restored tokens from new ones: whose they are, how many were taken, and how many dropped."""
         if self._tokens is None:
-            return {"tokens": -1, "taken": 0, "dropped": 0}
+            return {"tokens": -1, "taken": 0, "dropped": 0, "lost": 0}
         with self._lock:
-            return {"tokens": self._tokens.seed, "taken": self._tokens.taken, "dropped": len(self._dropped)}
+            return {
+                "tokens": self._tokens.seed,
+                "taken": self._tokens.taken,
+                "dropped": len(self._dropped),
+                "lost": int(self._lost or bool(self._dropped)),
+            }
 
     def lengths(self) -> list[int]:
         """How many batches each pass has that was begun since this was made or restored."""
@@ -248,6 +255,7 @@ class Passes:
                 # The run goes back to where it was saved; what another one dropped is foreign here anyway.
                 kept = memory["dropped"] if memory["tokens"] == self._tokens.seed else 0
                 self._dropped = dict.fromkeys(list(self._dropped)[:kept])
+                self._lost = bool(memory["lost"])
                 self._tokens.rewind(memory["taken"])
             self._followed = -1
             if states:
@@ -256,6 +264,9 @@ class Passes:
     def _check_own(self, token: int) -> None:
         """Refuse a restored pass whose window nobody knows: a fresh one would skip and repeat draws."""
         if self._tokens is None or (token not in self._dropped and self._tokens.is_own(token)):
+            return
+        if self._was_restored and not self._lost and token not in self._dropped:
+            # An iterator that was saved before its first batch: the saved run had forgotten no pass.
             return
         if not self._was_restored:
             raise drt.StateMismatchError(
