@@ -142,20 +142,26 @@ ENDINGS = {
     ),
     "a source that exits": "build(lambda number: number < 50 or sys.exit(3))\n",
 }
-# Python 3.10 ends such threads by unwinding them, which no native code survives that is on their stack.
-if sys.version_info >= (3, 11):
-    ENDINGS["a thread that writes while the program exits"] = (
-        "threading.Thread(target=build, args=(lambda number: time.sleep(0.002),), daemon=True).start()\n"
-        "time.sleep(0.1)\n"
-        "sys.exit(3)\n"
-    )
 
 
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_a_writing_program_that_exits_ends_by_its_code_and_the_next_one_cleans_up(tmp_path, nothing_left, ending):
     run(ENDINGS[ending], tmp_path, code=3)
-    if "thread" not in ending:
-        nothing_left(tmp_path)
+    nothing_left(tmp_path)
+    build(tmp_path)
+    nothing_left(tmp_path, "digits")
+
+
+def test_what_a_thread_was_writing_when_its_program_ended_is_cleaned_up_by_the_next_build(tmp_path, nothing_left):
+    program = (
+        "threading.Thread(target=build, args=(lambda number: time.sleep(0.002),), daemon=True).start()\n"
+        "time.sleep(0.1)\n"
+        "sys.exit(3)\n"
+    )
+    process = start(program, tmp_path)
+    process.communicate(timeout=120)
+    # Python before 3.14 ends such a thread by force, in native code too, and the whole program with it at times.
+    assert process.returncode in (3, -signal.SIGABRT, -signal.SIGSEGV)
     build(tmp_path)
     nothing_left(tmp_path, "digits")
 
