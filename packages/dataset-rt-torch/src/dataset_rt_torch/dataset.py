@@ -12,6 +12,7 @@ from torch.utils.data import Dataset
 
 from dataset_rt import CachedDataset, CachedSample, ConfigError, SampleStream
 from dataset_rt_torch.addresses import ADDRESS
+from dataset_rt_torch.late_stream import LateStream
 from dataset_rt_torch.reading import Decoding, Loaded
 
 __all__ = ["StreamDataset"]
@@ -52,7 +53,7 @@ class StreamDataset(Dataset[Any]):
         stream = dataset.stream() if isinstance(dataset, CachedDataset) else dataset
         self._length = stream.num_rows
         self._rows = None if stream.is_whole else stream.table_records(0, self._length)
-        self._caches = stream.whole()
+        self._caches = LateStream(stream.whole())
         self.decoding = Decoding(decode, decode_batch)
 
     def __len__(self) -> int:
@@ -80,7 +81,7 @@ class StreamDataset(Dataset[Any]):
         """
         if isinstance(indices, Loaded):
             return self.decoding.decoded(indices)
-        return self.decoding.read(self._caches, self._records(indices))
+        return self.decoding.read(self._caches.opened(), self._records(indices))
 
     def _records(self, indices: Sequence[SupportsIndex]) -> npt.NDArray[np.uint64]:
         numbers = np.fromiter(indices, dtype=np.int64, count=len(indices))
@@ -97,4 +98,4 @@ class StreamDataset(Dataset[Any]):
         return np.array(records, dtype=np.uint64)
 
     def _record_of_row(self, row: int) -> int:
-        return int(self._caches.table_records(row, 1)[0] if self._rows is None else self._rows[row])
+        return int(self._caches.opened().table_records(row, 1)[0] if self._rows is None else self._rows[row])

@@ -10,6 +10,7 @@ import torch
 from torch.utils.data import IterableDataset, get_worker_info
 
 from dataset_rt import CachedDataset, CachedSample, ConfigError, SampleStream, Window
+from dataset_rt_torch.late_stream import LateStream
 from dataset_rt_torch.other_sharding import refuse_other_sharding
 from dataset_rt_torch.reading import Decoding
 from dataset_rt_torch.source import Plan
@@ -58,12 +59,12 @@ class StreamIterableDataset(IterableDataset[Any]):
     ) -> None:
         self.plan: Plan | None = Plan(dataset, batch_size, rank, world_size, remainder, drop_last)
         self.decoding = Decoding(decode, decode_batch)
-        self._stream = dataset.stream() if isinstance(dataset, CachedDataset) else dataset
+        self._stream = LateStream(dataset.stream() if isinstance(dataset, CachedDataset) else dataset)
         self._batches = (self.plan.batch_size, drop_last)
         self._world: tuple[int, int, str] | None = None
         # First position and nominal length, as bits of unsigned numbers, in memory that workers share.
         self._place: torch.Tensor = torch.zeros(2, dtype=torch.int64).share_memory_()
-        self._set_place(self.plan.source.position, self._stream.epoch_len)
+        self._set_place(self.plan.source.position, self._stream.opened().epoch_len)
         self._reserved: Window | None = None
         self._own_place: tuple[int, int] | None = None
 
@@ -86,8 +87,8 @@ class StreamIterableDataset(IterableDataset[Any]):
         Raises:
             ConfigError: If a number is out of range.
         """
-        length = self._stream.epoch_len if epoch_len is None else epoch_len
-        self._stream.window(position, epoch_len=length)
+        length = self._stream.opened().epoch_len if epoch_len is None else epoch_len
+        self._stream.opened().window(position, epoch_len=length)
         self._set_place(int(position), int(length))
         self._reserved = self._own_place = None
 
@@ -124,7 +125,7 @@ class StreamIterableDataset(IterableDataset[Any]):
     def _share(self, window: Window, first: int, step: int) -> Iterator[Any]:
         size = window.batch_size
         for number in range(first, window.num_batches, step):
-            yield self.decoding.read(self._stream, window.records(number * size, size))
+            yield self.decoding.read(self._stream.opened(), window.records(number * size, size))
 
     def reserve(self, window: Window, *, workers_are_running: bool) -> None:
         """Deliver a reserved window next, in this process and in the workers.
@@ -138,7 +139,7 @@ class StreamIterableDataset(IterableDataset[Any]):
         Raises:
             ConfigError: If the table was edited since this dataset was made.
         """
-        if window.stream().population_digest != self._stream.population_digest:
+        if window.stream().population_digest != self._stream.opened().population_digest:
             raise ConfigError(
                 "the table of an iterable loader must stay as it was when the loader was made, got an edited one; "
                 "make a new loader, or use make_dataloader without iterable=True"
@@ -153,7 +154,7 @@ class StreamIterableDataset(IterableDataset[Any]):
         size, drop_last = self._batches
         rank, world_size, remainder = self._find_world()
         start, length = self._own_place or (number % 2**64 for number in self._place.tolist())
-        return self._stream.window(
+        return self._stream.opened().window(
             start,
             size,
             epoch_len=length,
