@@ -8,6 +8,7 @@ use std::ptr;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
 use super::bus_guard::{Guard, Registration};
+use super::hashed_copy::copy_and_hash;
 use super::prefetch::prefetch_lines;
 
 /// A file's bytes in memory, read-only, of which only copies are ever given out.
@@ -61,22 +62,44 @@ impl GuardedMapping {
         offset: u64,
         slot: &'slot mut [MaybeUninit<u8>],
     ) -> Option<&'slot mut [u8]> {
-        if slot.is_empty() {
-            // No bytes are to be had anywhere.
-            return Some(&mut []);
-        }
-        let offset = usize::try_from(offset).ok()?;
-        let end = offset.checked_add(slot.len())?;
-        if end > self.length || !guard.is_armed() {
-            return None;
-        }
-        // SAFETY: `offset..end` lies in the mapping, as just checked, and `slot` is memory of its own. Should the file
-        // change meanwhile, the copy holds some mixture of bytes, which the record's check then finds: nothing but
-        // plain bytes is ever read from a mapping. Should a page be lost, the guard, which is armed, supplies zeros.
+        let source = self.source(guard, offset, slot.len())?;
+        // SAFETY: so many bytes are mapped at `source`, and `slot` is memory of its own. Should the file change meanwhile,
+        // the copy holds some mixture of bytes, which the record's check then finds: nothing but plain bytes is ever read
+        // from a mapping. Should a page be lost, the guard, which is armed, supplies zeros.
         unsafe {
-            ptr::copy_nonoverlapping(self.start.add(offset), slot.as_mut_ptr().cast(), slot.len());
+            ptr::copy_nonoverlapping(source, slot.as_mut_ptr().cast(), slot.len());
             Some(slot.assume_init_mut())
         }
+    }
+
+    /// As [`GuardedMapping::copy`], with the XXH3-64 of the copy.
+    #[must_use]
+    #[inline]
+    #[expect(unsafe_code, reason = "the mapping is read through a raw pointer")]
+    pub fn copy_hashed<'slot>(
+        &self,
+        guard: &Guard,
+        offset: u64,
+        slot: &'slot mut [MaybeUninit<u8>],
+    ) -> Option<(&'slot mut [u8], u64)> {
+        let source = self.source(guard, offset, slot.len())?;
+        // SAFETY: as in `copy`; the hash is that of the copy, whatever becomes of the file.
+        unsafe {
+            let hash = copy_and_hash(source, slot);
+            Some((slot.assume_init_mut(), hash))
+        }
+    }
+
+    /// Where `length` bytes at `offset` are mapped, if they are and may be read.
+    #[inline]
+    fn source(&self, guard: &Guard, offset: u64, length: usize) -> Option<*const u8> {
+        if length == 0 {
+            // No bytes are to be had anywhere.
+            return Some(self.start);
+        }
+        let offset = usize::try_from(offset).ok()?;
+        let reachable = offset.checked_add(length)? <= self.length && guard.is_armed();
+        reachable.then(|| self.start.wrapping_add(offset))
     }
 
     /// As [`GuardedMapping::copy`], over bytes that are initialised already; false where the range is not in the mapping.

@@ -15,6 +15,7 @@ mod folders;
 mod foreign;
 mod fork_guard;
 mod guarded_mapping;
+mod hashed_copy;
 mod hashed_file;
 mod inspect;
 mod io_mode;

@@ -35,6 +35,24 @@ pub enum Failure {
     System(io::Error),
 }
 
+/// Whether a copy is to be hashed while it is made, where that spares time.
+#[derive(Clone, Copy, Debug)]
+pub enum Hashing {
+    /// Copies out of a mapping are hashed.
+    Copied,
+    /// Nothing is.
+    Left,
+}
+
+/// What a slot was filled with.
+#[derive(Debug)]
+pub struct Filled<'slot> {
+    /// The bytes.
+    pub bytes: &'slot [u8],
+    /// Their XXH3-64, if it was taken on the way.
+    pub hash: Option<u64>,
+}
+
 impl OpenFile {
     /// Whether it is mapped.
     #[must_use]
@@ -58,7 +76,7 @@ impl OpenFile {
         }
     }
 
-    /// Fills a slot with the bytes at `offset`, without clearing it first, and gives them to `with`.
+    /// Fills a slot with the bytes at `offset`, without clearing it first, and gives them to `with`, as `hashing` says.
     ///
     /// # Errors
     /// A [`Failure`]; what `with` returns is inside.
@@ -67,12 +85,19 @@ impl OpenFile {
         guard: &Guard,
         slot: &mut [MaybeUninit<u8>],
         offset: u64,
-        with: impl FnOnce(&[u8]) -> Result<()>,
+        hashing: Hashing,
+        with: impl FnOnce(Filled<'_>) -> Result<()>,
     ) -> std::result::Result<Result<()>, Failure> {
         check_reachable(offset, slot.len())?;
         let file = match self {
             Self::Mapped(mapping) => {
-                let Some(filled) = mapping.copy(guard, offset, slot) else {
+                let filled = match hashing {
+                    Hashing::Copied => {
+                        mapping.copy_hashed(guard, offset, slot).map(|(bytes, hash)| Filled { bytes, hash: Some(hash) })
+                    }
+                    Hashing::Left => mapping.copy(guard, offset, slot).map(|bytes| Filled { bytes, hash: None }),
+                };
+                let Some(filled) = filled else {
                     return Err(Failure::Short(mapping.bytes_from(offset)));
                 };
                 let result = with(filled);
@@ -81,14 +106,14 @@ impl OpenFile {
             Self::Positioned(file) => file,
         };
         match pread(file, &mut *slot, offset) {
-            Ok((filled, [])) => return Ok(with(filled)),
+            Ok((bytes, [])) => return Ok(with(Filled { bytes, hash: None })),
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => return Err(Failure::System(error.into())),
         }
         // A short read is rare: a signal, a network file system or the end of the file. Start over, step by step.
         let mut copy = vec![0; slot.len()];
         read_all(file, &mut copy, offset)?;
-        Ok(with(slot.write_copy_of_slice(&copy)))
+        Ok(with(Filled { bytes: slot.write_copy_of_slice(&copy), hash: None }))
     }
 
     /// Fills `bytes` with those at `offset`.

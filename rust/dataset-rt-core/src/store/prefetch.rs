@@ -14,12 +14,16 @@ pub fn prefetch(bytes: &[u8]) {
 #[cfg_attr(not(target_arch = "x86_64"), expect(unused_variables, reason = "there is no hint to give"))]
 pub fn prefetch_lines(start: *const u8, length: usize) {
     #[cfg(target_arch = "x86_64")]
-    for line in (0..length).step_by(LINE_BYTES) {
+    {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        #[expect(unsafe_code, reason = "the hint takes a raw pointer")]
-        // SAFETY: it touches the processor's caches alone, and is valid for any address.
-        unsafe {
-            _mm_prefetch::<_MM_HINT_T0>(start.wrapping_add(line).cast());
+        // The bytes may begin in the middle of a line, and then end in one more.
+        let into_line = start.addr() % LINE_BYTES;
+        for line in (0..into_line + length).step_by(LINE_BYTES) {
+            #[expect(unsafe_code, reason = "the hint takes a raw pointer")]
+            // SAFETY: it touches the processor's caches alone, and is valid for any address.
+            unsafe {
+                _mm_prefetch::<_MM_HINT_T0>(start.wrapping_sub(into_line).wrapping_add(line).cast());
+            }
         }
     }
 }

@@ -10,10 +10,10 @@ use super::bus_guard::Guard;
 use super::cache::Cache;
 use super::caches::CacheSet;
 use super::device_reads::device_reads;
-use super::open_file::{Failure, OpenFile};
+use super::open_file::{Failure, Filled, Hashing, OpenFile};
 use super::slots::PayloadSlots;
 use crate::error::{Error, Result};
-use crate::format::{Codec, Decoder, IndexEntry, check_claimed_length, record_check};
+use crate::format::{Codec, Decoder, IndexEntry, check_claimed_length, record_check_of, xxh3_64};
 use crate::identifier::SampleId;
 
 /// Neighbouring records up to this size are read with one call: above it, a call costs little beside the copy.
@@ -108,14 +108,10 @@ impl RecordReader {
                 return Err(Error::Internal { message: format!("no record {first} in the run") });
             };
             let shard = (record.cache, record.entry.shard);
-            let file = match &open {
-                Some((known, file)) if *known == shard => Arc::clone(file),
-                _ => {
-                    let file = cache.shard(record.entry.shard, reading.caches.temperature())?;
-                    open = Some((shard, Arc::clone(&file)));
-                    file
-                }
-            };
+            if open.as_ref().is_none_or(|(known, _)| *known != shard) {
+                open = Some((shard, cache.shard(record.entry.shard, reading.caches.temperature())?));
+            }
+            let Some((_, file)) = &open else { continue };
             // Copies out of a mapping cost no call that neighbours could share.
             let group = if file.is_mapped() { 1 } else { group_length(rest, records) };
             let (members, after) = rest.split_at(group);
@@ -138,9 +134,9 @@ impl RecordReader {
                 }
             }
             if group == 1 {
-                self.read_one(reading, &file, cache, record, slots.slot(first))?;
+                self.read_one(reading, file, cache, record, slots.slot(first))?;
             } else {
-                self.read_group(reading, &file, cache, members, slots)?;
+                self.read_group(reading, file, cache, members, slots)?;
             }
         }
         Ok(())
@@ -180,13 +176,15 @@ impl RecordReader {
             if let Err(error) = check_slot(slot, entry.payload_bytes) {
                 return Ok(Err(error));
             }
-            let verified = |payload: &[u8]| reading.checked(file, cache, record, payload);
-            return file.fill(&reading.guard, slot, entry.offset, verified);
+            let hashing = if reading.verify { Hashing::Copied } else { Hashing::Left };
+            let verified = |payload: Filled<'_>| reading.checked(file, cache, record, payload);
+            return file.fill(&reading.guard, slot, entry.offset, hashing, verified);
         }
         let mut stored = std::mem::take(&mut self.stored);
         let result = match grow(&mut stored, entry.stored_bytes) {
             Ok(bytes) => file.read_exact(&reading.guard, bytes, entry.offset).map(|()| {
-                reading.checked(file, cache, record, bytes).and_then(|()| self.deliver(cache, record, bytes, slot))
+                let found = Filled { bytes, hash: None };
+                reading.checked(file, cache, record, found).and_then(|()| self.deliver(cache, record, bytes, slot))
             }),
             Err(error) => Ok(Err(error)),
         };
@@ -219,7 +217,7 @@ impl RecordReader {
                 };
                 rest = after;
                 result = reading
-                    .checked(file, cache, record, mine)
+                    .checked(file, cache, record, Filled { bytes: mine, hash: None })
                     .and_then(|()| self.deliver(cache, record, mine, slots.slot(index)));
                 if result.is_err() {
                     break;
@@ -279,10 +277,10 @@ struct Reading<'run> {
 
 impl Reading<'_> {
     /// Checks stored bytes as far as that is wanted, but always that they were not cut off.
-    fn checked(&self, file: &OpenFile, cache: &Cache, record: &PlannedRecord, stored: &[u8]) -> Result<()> {
-        let result = if self.verify { check(cache, record, stored) } else { Ok(()) };
+    fn checked(&self, file: &OpenFile, cache: &Cache, record: &PlannedRecord, stored: Filled<'_>) -> Result<()> {
+        let result = if self.verify { check(cache, record, &stored) } else { Ok(()) };
         // A cut inside the last page that a mapped file still has leaves zeros at a record's end, and no signal comes.
-        let doubtful = result.is_err() || (!self.verify && stored.ends_with(&[0]));
+        let doubtful = result.is_err() || (!self.verify && stored.bytes.ends_with(&[0]));
         let length = if doubtful { cache.shard_shrunk_to(record.entry.shard, file) } else { None };
         match length.map(|length| length.saturating_sub(record.entry.offset)) {
             Some(found) if found < record.entry.stored_bytes => Err(unread(Failure::Short(found), cache, record)),
@@ -318,8 +316,8 @@ fn group_length(order: &[usize], records: &[PlannedRecord]) -> usize {
     length
 }
 
-fn check(cache: &Cache, record: &PlannedRecord, stored: &[u8]) -> Result<()> {
-    let found = record_check(record.sample, stored);
+fn check(cache: &Cache, record: &PlannedRecord, stored: &Filled<'_>) -> Result<()> {
+    let found = record_check_of(record.sample, stored.hash.unwrap_or_else(|| xxh3_64(stored.bytes)));
     if found == record.entry.check {
         return Ok(());
     }
