@@ -17,8 +17,6 @@ from dataset_rt_hf.table_columns import listed_columns
 
 __all__ = ["import_dataset"]
 
-_DEFAULTS = drt.WriterConfig()
-
 
 @overload
 def import_dataset(
@@ -34,7 +32,7 @@ def import_dataset(
     class_names: bool = False,
     codec: str = "auto",
     num_proc: int = 1,
-    writer_config: drt.WriterConfig = _DEFAULTS,
+    writer_config: drt.WriterConfig = drt.WriterConfig(),
 ) -> drt.CacheSourcesDatasetResult: ...
 
 
@@ -53,7 +51,7 @@ def import_dataset(
     class_names: bool = False,
     codec: str = "auto",
     num_proc: int = 1,
-    writer_config: drt.WriterConfig = _DEFAULTS,
+    writer_config: drt.WriterConfig = drt.WriterConfig(),
 ) -> Any: ...
 
 
@@ -70,7 +68,7 @@ def import_dataset(
     class_names: bool = False,
     codec: str = "auto",
     num_proc: int = 1,
-    writer_config: drt.WriterConfig = _DEFAULTS,
+    writer_config: drt.WriterConfig = drt.WriterConfig(),
 ) -> drt.CacheSourcesDatasetResult | dict[str, drt.CacheSourcesDatasetResult]:
     """Import a Hugging Face dataset into a cache, or find it there.
 
@@ -115,7 +113,7 @@ def import_dataset(
             since what is imported is the whole dataset; `filter` it first.
 
     Returns:
-        As `DatasetRuntime.from_cache_sources` does: a success with the dataset, or an error. For
+        As `DatasetRuntime.from_cache_sources` does, a success with the dataset, or an error. For
         a dict of splits without `split`, one for each: splits come together only if you ask for
         it, by opening their caches with `DatasetRuntime.cached_dataset`.
 

@@ -32,7 +32,7 @@ def collate_samples(batch: Any) -> Any:
             one, also where it is a list.
 
     Returns:
-        For samples a dict: `data`, the payloads as a list of bytes; each stored column,
+        For samples a dict of `data`, the payloads as a list of bytes; each stored column,
         as a tensor where all values are bool, int or float (bool, int64, float64) and
         else as a list; `cache_id` and `sample_id` as int64 tensors, of which
         `ids.view(torch.uint64)` are the numbers.

@@ -49,7 +49,7 @@ class ArrayDecoder:
                 columns and `data`, as `iter_batches` and `read_batch` give them.
 
         Returns:
-            `data`: array of shape `[batch, *shape]`; then the chosen columns, one
+            `data`, an array of shape `[batch, *shape]`; then the chosen columns, one
             value a sample: Boolean as bool, Int64 as int64, Float64 as float64,
             String as objects (str, or None for null), Date as datetime64[D] and
             Datetime as datetime64[us] (NaT for null); then `cache_id` and

@@ -32,7 +32,6 @@ from dataset_rt.sources import CacheInput, CacheSource, SkippedInput
 __all__ = ["DatasetRuntime"]
 
 _LOGGER = logging.getLogger("dataset_rt")
-_DEFAULTS = WriterConfig()
 _MOST_WORKERS = 1024
 """More threads than this are surely a slip."""
 
@@ -86,7 +85,7 @@ class DatasetRuntime:
         sources: CacheSource | Sequence[CacheSource],
         path: str | os.PathLike[str],
         *,
-        writer_config: WriterConfig = _DEFAULTS,
+        writer_config: WriterConfig = WriterConfig(),
     ) -> list[CacheWriteResult]:
         """Write a cache for each source under `path / source.name`.
 
@@ -116,7 +115,7 @@ class DatasetRuntime:
         path: str | os.PathLike[str],
         *,
         reader_config: ReaderConfig,
-        writer_config: WriterConfig = _DEFAULTS,
+        writer_config: WriterConfig = WriterConfig(),
         allow_partial: bool = False,
     ) -> CacheSourcesDatasetResult:
         """Write the caches that are missing under `path`, and open all of them as one dataset.

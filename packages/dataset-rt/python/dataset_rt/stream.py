@@ -276,7 +276,7 @@ class SampleStream:
                 from `start` on are the draws `start + r` in steps of W.
 
         Returns:
-            64 hexadecimal digits: the digest of `cache_id` and `sample_id`, each a
+            64 hexadecimal digits, the digest of `cache_id` and `sample_id`, each a
             little-endian 64-bit integer, of the draws `start`, `start + step`, ….
             `dataset_rt.testing.OrderRecorder` makes the same of what a loop received.
 
