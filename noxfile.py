@@ -70,9 +70,12 @@ ADAPTER_EXAMPLES: dict[str, tuple[str, ...]] = {
     "hf": ("hf_films.py",),
 }
 
-# What builds the pages, and what their programs import beside the packages.
+# What builds the pages and checks what came out.
+PAGES_TOOLS = ("mkdocs-material>=9.6", "mkdocstrings[python]>=0.30", "ruff~=0.17.5", "pytest>=8")
+# What the programs of the pages import beside the packages.
 DOCS_TOOLS = (
-    *("mkdocs-material>=9.6", "mkdocstrings[python]>=0.30", "ruff~=0.17.5", "pytest>=8", "joblib>=1.4", "scikit-learn"),
+    *PAGES_TOOLS,
+    *("joblib>=1.4", "scikit-learn"),
     # The adapters' tutorials.
     "orbax-checkpoint",
 )
@@ -409,10 +412,15 @@ def together(session: nox.Session) -> None:
 
 @nox.session(requires=["build"])
 def docs(session: nox.Session) -> None:
-    """Build the pages, every warning an error, and run each page's Python twice."""
+    """Build the pages, every warning an error, look for dead links, and run each page's Python twice."""
     session.install(core_wheel(session), *adapter_wheels(), *DOCS_TOOLS)
-    session.run("mkdocs", "build", "--strict", "--quiet", env={"NO_MKDOCS_2_WARNING": "1"})
-    run_pytest(session, "docs/test_pages.py", *session.posargs)
+    build_pages(session)
+    run_pytest(session, "docs/test_links.py", "docs/test_pages.py", *session.posargs)
+
+
+def build_pages(session: nox.Session) -> None:
+    """Build the pages into site/, of which nothing older stays."""
+    session.run("mkdocs", "build", "--clean", "--strict", "--quiet", env={"NO_MKDOCS_2_WARNING": "1"})
 
 
 @nox.session(requires=["build"])
