@@ -418,9 +418,37 @@ def docs(session: nox.Session) -> None:
     run_pytest(session, "docs/test_links.py", "docs/test_pages.py", *session.posargs)
 
 
+@nox.session
+def browser(session: nox.Session) -> None:
+    """Open every page in chromium, light and dark, wide and narrow; installs chromium where it is missing."""
+    session.env["DATASET_RT_CHROMIUM"] = chromium(session)
+    session.install(*PAGES_TOOLS, "playwright>=1.50")
+    build_pages(session)
+    run_pytest(session, "docs/test_browser.py", *session.posargs)
+
+
 def build_pages(session: nox.Session) -> None:
     """Build the pages into site/, of which nothing older stays."""
     session.run("mkdocs", "build", "--clean", "--strict", "--quiet", env={"NO_MKDOCS_2_WARNING": "1"})
+
+
+def chromium(session: nox.Session) -> str:
+    """Find the system's chromium; root on Debian or Ubuntu gets it by apt-get where it is missing."""
+    names = ("chromium", "chromium-browser", "google-chrome")
+    found = next(filter(None, map(shutil.which, names)), None)
+    if found is None and os.geteuid() == 0 and shutil.which("apt-get"):
+        session.run("apt-get", "update", "--quiet", external=True)
+        # The fonts are recommended only, and without any there is nothing to see.
+        packages = ("chromium", "fonts-dejavu-core", "fonts-liberation")
+        session.run(
+            *("apt-get", "install", "--yes", "--quiet", "--no-install-recommends", *packages),
+            external=True,
+            env={"DEBIAN_FRONTEND": "noninteractive"},
+        )
+        found = shutil.which("chromium")
+    if found is None:
+        session.error(f"none of {', '.join(names)} is on the path; on Debian, as root: apt-get install chromium")
+    return found
 
 
 @nox.session(requires=["build"])
