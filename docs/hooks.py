@@ -30,17 +30,21 @@ def describe(html: str, page: Page) -> None:
         page.meta.setdefault("description", escape(shortened(text)))
 
 
-def let_names_break(html: str) -> str:
-    """Let a name as long as a test's go on in the next line behind an underscore, a dot or colons."""
+def break_names(html: str) -> str:
+    """Let names as long as a test's go on in the next line behind an underscore, dot or colons; keep options whole."""
 
-    def breakable(name: re.Match[str]) -> str:
+    def broken(name: re.Match[str]) -> str:
         return re.sub(r"(?<=\w\w)(_|\.|::)(?=\w\w)", r"\1<wbr>", name[0])
 
+    def arranged(code: re.Match[str]) -> str:
+        text = re.sub(r"[\w.:]{33,}", broken, code[0])
+        return re.sub(r"(?<![\w-])--?[a-z][a-z-]*", r'<span class="option">\g<0></span>', text)
+
     # Blocks of code are not meant: in those, each line has elements of its own.
-    return re.sub(r"<code>[^<]+</code>", lambda code: re.sub(r"[\w.:]{33,}", breakable, code[0]), html)
+    return re.sub(r"<code>[^<]+</code>", arranged, html)
 
 
 def on_page_content(html: str, *, page: Page, **_: object) -> str:
     """Finish the HTML that came out of a page's Markdown."""
     describe(html, page)
-    return let_names_break(html)
+    return break_names(html)
