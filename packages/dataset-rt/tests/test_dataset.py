@@ -277,6 +277,12 @@ def test_a_batch_size_that_is_no_positive_integer_is_refused(ordered, size):
     assert ordered.position == 0
 
 
+@pytest.mark.parametrize("size", [0, -1])
+def test_a_batch_size_below_one_is_refused_with_the_rule(ordered, size):
+    with pytest.raises(drt.ConfigError, match=f"^batch_size must be at least 1, got {size}$"):
+        list(ordered.iter_batches(size))
+
+
 def test_payloads_decode_to_arrays(cache_of, open_caches):
     images = np.arange(5 * 12, dtype=np.float32).reshape(5, 3, 4)
     path = cache_of("images", [drt.CacheInput(image.tobytes(), {"label": row}) for row, image in enumerate(images)])

@@ -106,6 +106,17 @@ def test_an_error_without_a_failed_source_unwraps_to_its_own_exception():
         drt.CacheSourcesDatasetError([SUCCESS], "columns differ").unwrap()
 
 
+@pytest.mark.parametrize(
+    "made",
+    [drt.CacheSourcesDatasetSuccess(DATASET, [SUCCESS]), drt.CacheSourcesDatasetError([FAILURE], "it is empty")],
+    ids=lambda made: type(made).__name__,
+)
+def test_a_result_that_is_taken_for_its_dataset_says_where_that_is(made):
+    with pytest.raises(AttributeError, match=r"no attribute 'stream'; the dataset is what its unwrap\(\) gives"):
+        made.stream()
+    assert not hasattr(made, "get_metadata")
+
+
 def test_a_failure_given_to_an_exception_shows_its_message():
     made = drt.CacheSourcesDatasetError([FAILURE], "source 'letters' failed: it is empty")
     assert str(RuntimeError(made)) == "source 'letters' failed: it is empty"

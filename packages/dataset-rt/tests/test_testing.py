@@ -265,11 +265,12 @@ def test_every_check_is_seen_to_fail():
 @pytest.mark.parametrize(
     ("argument", "value", "message"),
     [
-        *((name, 0, f"{name} must be at least 1, got 0") for name in ("batch_size", "epochs", "world_size")),
         *(
-            (name, -1, rf"{name} must be in \[0, 2\*\*64\), got -1")
-            for name in ("batch_size", "epochs", "world_size", "num_workers")
+            (name, value, f"{name} must be at least 1, got {value}")
+            for name in ("batch_size", "epochs", "world_size")
+            for value in (0, -1)
         ),
+        ("num_workers", -1, r"num_workers must be in \[0, 2\*\*64\), got -1"),
         *(
             (name, value, f"{name} must be an integer, got {value}")
             for name in ("batch_size", "epochs", "world_size", "num_workers")

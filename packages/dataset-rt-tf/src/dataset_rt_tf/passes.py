@@ -10,7 +10,7 @@ from typing import Any
 
 import dataset_rt as drt
 from dataset_rt import StreamCursor, Window
-from dataset_rt.integers import unsigned
+from dataset_rt.integers import positive
 from dataset_rt_tf.tokens import Tokens
 
 __all__ = ["KEPT_PASSES", "Cut", "Passes"]
@@ -42,7 +42,7 @@ class Cut:
 
     def __post_init__(self) -> None:
         # A small NumPy type would wrap around where batches are counted.
-        object.__setattr__(self, "batch_size", unsigned(self.batch_size, "batch_size"))
+        object.__setattr__(self, "batch_size", positive(self.batch_size, "batch_size"))
 
     def ticket(self, source: drt.CachedDataset | StreamCursor) -> drt.WindowTicket:
         """Ask for the next window of a dataset, a rank's view of one, or a cursor."""

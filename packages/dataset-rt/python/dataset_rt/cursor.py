@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from dataset_rt.errors import ConfigError
-from dataset_rt.integers import unsigned
+from dataset_rt.integers import positive
 from dataset_rt.window import WindowTicket, ticket_of
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class StreamCursor:
         Raises:
             ConfigError: If it is out of range.
         """
-        self._core.set_epoch_len(unsigned(epoch_len, "epoch_len"))
+        self._core.set_epoch_len(positive(epoch_len, "epoch_len"))
 
     def state_dict(self) -> dict[str, Any]:
         """The state of the newest window until it is consumed, then of the position."""

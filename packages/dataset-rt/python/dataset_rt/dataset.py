@@ -13,7 +13,7 @@ from dataset_rt._core import Dataset as CoreDataset
 from dataset_rt.columns import DTYPES
 from dataset_rt.errors import ConfigError, MetadataError
 from dataset_rt.forks import check_polars
-from dataset_rt.integers import row_number, row_numbers, unsigned
+from dataset_rt.integers import positive, rank_of_world, row_number, row_numbers, unsigned
 from dataset_rt.stream import SampleStream
 from dataset_rt.window import WindowTicket, remainder_name, ticket_of
 
@@ -115,7 +115,7 @@ class CachedDataset:
             ConfigError: If it is out of range, or too short for all ranks to get a
                 draw of it under `remainder="drop"`.
         """
-        self._core.set_epoch_len(unsigned(epoch_len, "epoch_len"))
+        self._core.set_epoch_len(positive(epoch_len, "epoch_len"))
 
     def state_dict(self) -> dict[str, Any]:
         """What another process needs to go on with the very next sample.
@@ -156,8 +156,7 @@ class CachedDataset:
                 epoch is too short for all ranks to get a draw of it under "drop".
         """
         name = remainder_name(remainder)
-        core = self._core.shard(unsigned(rank, "rank"), unsigned(world_size, "world_size"), name)
-        return self._over(core)
+        return self._over(self._core.shard(*rank_of_world(rank, world_size), name))
 
     def ticket(
         self,
@@ -292,7 +291,7 @@ class CachedDataset:
         """
         if not isinstance(drop_last, bool):
             raise ConfigError(f"drop_last must be True or False, got {drop_last!r}")
-        return self._core.iterate_batches(unsigned(batch_size, "batch_size"), drop_last)
+        return self._core.iterate_batches(positive(batch_size, "batch_size"), drop_last)
 
     def get_item(self, cache_id: int, sample_id: int) -> CachedSample:
         """Read one sample by its identity, whether the table holds it or not.

@@ -10,7 +10,16 @@ import numpy as np
 
 from dataset_rt.errors import ConfigError
 
-__all__ = ["integer", "position_number", "positive", "row_number", "row_numbers", "unsigned", "unsigned_list"]
+__all__ = [
+    "integer",
+    "position_number",
+    "positive",
+    "rank_of_world",
+    "row_number",
+    "row_numbers",
+    "unsigned",
+    "unsigned_list",
+]
 
 
 def unsigned(value: object, argument: str) -> int:
@@ -31,10 +40,23 @@ def positive(value: object, argument: str) -> int:
     Raises:
         ConfigError: If it is none; the message names `argument`.
     """
-    number = unsigned(value, argument)
-    if number == 0:
-        raise ConfigError(f"{argument} must be at least 1, got 0")
-    return number
+    number = integer(value, argument)
+    if number < 1:
+        raise ConfigError(f"{argument} must be at least 1, got {number}")
+    return unsigned(number, argument)
+
+
+def rank_of_world(rank: object, world_size: object) -> tuple[int, int]:
+    """A rank in [0, world_size), and the number of ranks in [1, 2**64).
+
+    Raises:
+        ConfigError: If one of them is none.
+    """
+    size = positive(world_size, "world_size")
+    number = integer(rank, "rank")
+    if not 0 <= number < size:
+        raise ConfigError(f"rank must be in [0, {size}), got {number}")
+    return number, size
 
 
 def unsigned_list(values: Iterable[SupportsIndex], argument: str) -> list[int]:

@@ -87,8 +87,22 @@ CacheWriteResult: TypeAlias = CacheWriteSuccess | CacheWriteError
 """What became of one source."""
 
 
+class _NotYetADataset:
+    """Says what to do to those who take a result for its dataset."""
+
+    # Type checkers know the attributes, and shall go on refusing others.
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            raise AttributeError(
+                f"{type(self).__name__!r} object has no attribute {name!r}; the dataset is what its unwrap() gives",
+                name=name,
+                obj=self,
+            )
+
+
 @dataclass(frozen=True)
-class CacheSourcesDatasetSuccess:
+class CacheSourcesDatasetSuccess(_NotYetADataset):
     """Every cache that was asked for is complete and open.
 
     Matches by keyword and by position.
@@ -108,7 +122,7 @@ class CacheSourcesDatasetSuccess:
 
 
 @dataclass(frozen=True)
-class CacheSourcesDatasetError:
+class CacheSourcesDatasetError(_NotYetADataset):
     """At least one source failed, or the caches could not be opened together.
 
     Matches by keyword and by position. As text it is its message, so it can be

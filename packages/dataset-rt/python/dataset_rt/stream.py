@@ -15,7 +15,7 @@ from dataset_rt._core import Stream as CoreStream
 from dataset_rt.cursor import StreamCursor
 from dataset_rt.errors import ConfigError
 from dataset_rt.forks import check_polars
-from dataset_rt.integers import position_number, unsigned, unsigned_list
+from dataset_rt.integers import position_number, positive, rank_of_world, unsigned, unsigned_list
 from dataset_rt.window import Window, remainder_name
 
 __all__ = ["SampleStream"]
@@ -109,9 +109,9 @@ class SampleStream:
         """
         if not isinstance(drop_last, bool):
             raise ConfigError(f"drop_last must be True or False, got {drop_last!r}")
-        world = (unsigned(rank, "rank"), unsigned(world_size, "world_size"), remainder_name(remainder))
-        length = self._core.epoch_len if epoch_len is None else unsigned(epoch_len, "epoch_len")
-        start, batch_size = unsigned(start, "start"), unsigned(batch_size, "batch_size")
+        world = (*rank_of_world(rank, world_size), remainder_name(remainder))
+        length = self._core.epoch_len if epoch_len is None else positive(epoch_len, "epoch_len")
+        start, batch_size = unsigned(start, "start"), positive(batch_size, "batch_size")
         return Window._over(self._core.window(start, length, batch_size, drop_last, world))
 
     def rows(self, start: int, count: int) -> npt.NDArray[np.uint64]:
@@ -283,4 +283,4 @@ class SampleStream:
         Raises:
             ConfigError: If a number is out of range.
         """
-        return self._core.order_digest(unsigned(start, "start"), unsigned(count, "count"), unsigned(step, "step"))
+        return self._core.order_digest(unsigned(start, "start"), unsigned(count, "count"), positive(step, "step"))

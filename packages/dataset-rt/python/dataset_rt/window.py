@@ -12,7 +12,7 @@ from dataset_rt._core import Dataset as CoreDataset
 from dataset_rt._core import Ticket as CoreTicket
 from dataset_rt._core import Window as CoreWindow
 from dataset_rt.errors import ConfigError
-from dataset_rt.integers import unsigned
+from dataset_rt.integers import positive, rank_of_world, unsigned
 
 if TYPE_CHECKING:
     from dataset_rt.stream import SampleStream
@@ -219,7 +219,7 @@ def ticket_of(
     if not isinstance(drop_last, bool):
         raise ConfigError(f"drop_last must be True or False, got {drop_last!r}")
     world = _world(rank, world_size, remainder)
-    return WindowTicket._over(core.ticket(unsigned(batch_size, "batch_size"), drop_last, world))
+    return WindowTicket._over(core.ticket(positive(batch_size, "batch_size"), drop_last, world))
 
 
 def _world(rank: object, world_size: object, remainder: object) -> tuple[int, int, str] | None:
@@ -235,7 +235,7 @@ def _world(rank: object, world_size: object, remainder: object) -> tuple[int, in
         return None
     if rank is None or world_size is None:
         raise ConfigError(f"rank and world_size must be given together, got {rank!r} and {world_size!r}")
-    return unsigned(rank, "rank"), unsigned(world_size, "world_size"), name
+    return *rank_of_world(rank, world_size), name
 
 
 def remainder_name(remainder: object) -> str:
