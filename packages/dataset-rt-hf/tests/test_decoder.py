@@ -125,6 +125,14 @@ def test_multi_dimensional_features_come_as_arrays_of_their_shape(importer):
         assert same(decode.batch(cached.read_batch([1, 0]))["a"], [None, first["a"]])
 
 
+def test_a_decoder_takes_a_sample_as_well_as_a_batch(importer):
+    cached = importer(tokens())
+    decode = hf.decoder(cached, identities=True)
+    batch = cached.read_batch(range(3, 9))
+    assert same(decode(batch), decode.batch(batch))
+    assert decode(batch)["n"] == [decode(cached[row])["n"] for row in range(3, 9)]
+
+
 def test_identities_come_along_so_that_losses_find_their_rows(importer):
     cached = importer(tokens())
     decode = hf.decoder(cached, columns=["n"], identities=True)

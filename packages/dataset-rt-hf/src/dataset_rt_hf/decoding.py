@@ -39,8 +39,9 @@ def decoder(
         identities: Whether `cache_id` and `sample_id` come too, so that losses find their rows.
 
     Returns:
-        A picklable function from a `CachedSample` to the row, a dict; it also has `batch` and
-        `table`. With `media=True` the row is what the imported dataset gives under its index.
+        A picklable function from a `CachedSample` to the row, a dict, and from a record batch to
+        what its `batch` gives; it also has `table`. With `media=True` the row is what the imported
+        dataset gives under its index.
 
     Raises:
         ConfigError: If an argument breaks its rule, a cache was not imported by this package, or
@@ -115,14 +116,18 @@ class Decoder:
         names = {name: None for reading in self._readings.values() for name in reading.features}
         return f"Decoder(columns={list(names)}, caches={len(self._readings)})"
 
-    def __call__(self, sample: drt.CachedSample) -> dict[str, Any]:
-        """The row of a sample.
+    def __call__(self, sample: drt.CachedSample | pa.RecordBatch) -> dict[str, Any]:
+        """The row of a sample, or what `batch` gives for a record batch.
+
+        So a decoder is right for `decode` of an adapter as well as for `decode_batch`.
 
         Raises:
             ConfigError: If the sample is of a cache that the decoder was not made for.
             MetadataError: If the payload is no row in the cache's schema, so something else has
                 written the cache.
         """
+        if isinstance(sample, pa.RecordBatch):
+            return self.batch(sample)
         read = self._functions.get(sample.cache_id)
         if read is None:
             read = self._functions[sample.cache_id] = self._reading(sample.cache_id).read_row
