@@ -76,8 +76,8 @@ PAGES_TOOLS = ("mkdocs-material>=9.6", "mkdocstrings[python]>=0.30", "ruff~=0.17
 DOCS_TOOLS = (
     *PAGES_TOOLS,
     *("joblib>=1.4", "scikit-learn"),
-    # The adapters' tutorials.
-    "orbax-checkpoint",
+    # The adapters' tutorials and guides.
+    *("orbax-checkpoint", "pillow"),
 )
 
 # One a part of the format, as rust/fuzz/ has them.
