@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import dataset_rt as drt
+from dataset_rt import _core
 
 QUIET = drt.WriterConfig(show_progress=False, prefetch_size=4)
 
@@ -46,10 +47,14 @@ def main() -> None:
     # In the background of a shell a program inherits that SIGINT is ignored.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     phase, root = sys.argv[1], Path(sys.argv[2])
-    runtime = drt.DatasetRuntime(num_workers=1 if phase.endswith("alone") else 2)
+    num_workers = 1 if phase.endswith("alone") else 2
+    runtime = drt.DatasetRuntime(num_workers=num_workers)
     reader = drt.ReaderConfig()
-    finished = runtime.from_cache_sources(Finished(), root, reader_config=reader, writer_config=QUIET)
     try:
+        if phase.startswith("verifying"):
+            print("ready", flush=True)
+            _core.verify(root, content=False, num_workers=num_workers, progress=lambda _: None)
+        finished = runtime.from_cache_sources(Finished(), root, reader_config=reader, writer_config=QUIET)
         if phase.startswith("reading"):
             dataset = finished.unwrap()
             dataset.set_epoch_len(2**40)

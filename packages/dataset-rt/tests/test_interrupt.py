@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import json
+import os
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import blake3
 import pytest
+
+import dataset_rt as drt
+from dataset_rt import _core
 
 WORKER = Path(__file__).with_name("interrupt_worker.py")
 
@@ -46,6 +52,46 @@ def test_reading_ends_within_a_second(phase, tmp_path, nothing_left):
     time.sleep(0.3)
     assert interrupt(process) < 1.5
     nothing_left(tmp_path, "finished")
+
+
+@pytest.mark.parametrize("phase", ["verifying", "verifying alone"])
+def test_verifying_a_shard_of_many_gibibytes_ends_within_a_second(phase, cache_of):
+    path = cache_of("large", [{"label": 1}])
+    grow(path, 2**36)
+    process = start(phase, path)
+    time.sleep(0.3)
+    assert process.poll() is None
+    assert interrupt(process) < 1.5
+
+
+def test_an_interrupt_while_faults_become_exceptions_is_none_of_them(cache_of, monkeypatch):
+    path = cache_of("damaged", [{"label": 1}] * 3)
+    (path / "index.bin").unlink()
+
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(drt.CacheCorruptError, "__init__", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        _core.verify(path, content=False, num_workers=1, progress=lambda _: None)
+
+
+def grow(path, length):
+    """Give the only shard of a cache a length, by a hole that takes no space, and a manifest that says the same."""
+    shard, manifest = path / "shards" / "000000.bin", path / "manifest.json"
+    added = length - shard.stat().st_size
+    os.truncate(shard, length)
+    parts = json.loads(manifest.read_text())
+    del parts["digest"]
+    parts["files"]["shards/000000.bin"]["bytes"] = length
+    for name in ("payload_bytes", "stored_bytes", "max_payload_bytes"):
+        parts[name] += added
+    digest = blake3.blake3(encoded(parts)).hexdigest()
+    manifest.write_bytes(encoded({**parts, "digest": digest}))
+
+
+def encoded(parts):
+    return json.dumps(parts, sort_keys=True, separators=(",", ":"), ensure_ascii=False).encode()
 
 
 def test_waiting_for_another_writer_ends_within_a_second(tmp_path, nothing_left):

@@ -17,7 +17,8 @@ pub fn raised_or(raised: Option<PyErr>, error: Error) -> PyErr {
     }
 }
 
-fn build(py: Python<'_>, error: Error) -> PyResult<PyErr> {
+/// The same for callers that tell an error from what is raised while its exception is made.
+pub fn build(py: Python<'_>, error: Error) -> PyResult<PyErr> {
     let message = error.to_string();
     if let Some(fault) = error.fault() {
         let attributes = [("file", fault.file.into_pyobject(py)?.into_any())].into_py_dict(py)?;

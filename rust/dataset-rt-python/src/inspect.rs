@@ -8,7 +8,7 @@ use dataset_rt_core::{Error, Result};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::errors::{exception, raised_or};
+use crate::errors::{build, exception, raised_or};
 use crate::outside::WithoutGil;
 
 /// The caches at a path: itself, or the folders in it.
@@ -52,7 +52,9 @@ pub fn verify(
     let mut observer = Observer { outside: WithoutGil::new(py), progress };
     let found = verify_folder(&path, content, runtime.pool().as_deref(), &mut observer);
     let found = found.map_err(|error| raised_or(observer.outside.raised, error))?;
-    Ok((found.faults.into_iter().map(exception).collect(), found.samples, found.bytes))
+    // There may be as many as samples. A signal's handler runs while one is made, and what it raises is no fault.
+    let faults = found.faults.into_iter().map(|fault| build(py, fault)).collect::<PyResult<_>>()?;
+    Ok((faults, found.samples, found.bytes))
 }
 
 /// Passes on how far a verification is.

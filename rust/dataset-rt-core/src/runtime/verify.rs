@@ -9,7 +9,10 @@ use super::outside::{Outside, WAIT};
 use super::pool::Pool;
 use crate::error::{Error, Result};
 use crate::format::Manifest;
-use crate::store::{Cache, foreign_files, verify_file};
+use crate::store::{Cache, FileCheck, foreign_files};
+
+/// How much of a file is read between two looks at whether to go on. A disk of 20 MB/s takes a fifth of a second.
+const PIECE_MEBIBYTES: usize = 4;
 
 /// A cache's folder and its manifest: all that its files are checked against.
 pub type Described = (PathBuf, Manifest);
@@ -72,17 +75,18 @@ pub fn verify_described(
     });
     if let Some(pool) = pool {
         for _ in 0..pool.threads() {
-            let check = Arc::clone(&check);
-            pool.submit(Box::new(move |_| while check.step() {}));
+            let mut checker = Checker::new(Arc::clone(&check));
+            pool.submit(Box::new(move |_| while checker.step() {}));
         }
     }
+    let mut checker = Checker::new(Arc::clone(&check));
     let result = loop {
         if check.finished() {
             break observer.progress(check.bytes.swap(0, Ordering::Relaxed));
         }
-        // Without a pool this thread does it all, otherwise it helps; it looks at signals after every file.
+        // Without a pool this thread does it all, otherwise it helps; it looks at signals after every piece of a file.
         let mut work = || {
-            if !check.step() {
+            if !checker.step() {
                 check.wait();
             }
         };
@@ -109,26 +113,25 @@ struct Check {
 }
 
 impl Check {
-    /// Checks the next file; false where there is none.
-    fn step(&self) -> bool {
-        let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let Some((cache, name)) = self.files.get(number) else { return false };
+    /// Goes on with the file of a number, which it opens first: its faults once it is done, and `None` before.
+    fn piece(&self, number: usize, open: &mut Option<FileCheck>) -> Result<Option<Vec<Error>>> {
+        let Some((cache, name)) = self.files.get(number) else { return Ok(Some(Vec::new())) };
         let (folder, manifest) = &**cache;
-        let mut check = || if self.cancelled.load(Ordering::Relaxed) { Err(Error::Interrupted) } else { Ok(()) };
-        // A file that is never counted would be waited for without end.
-        let result = catch_unwind(AssertUnwindSafe(|| match name {
-            Some(name) => verify_file(folder, manifest, name, &mut check).map(|()| Vec::new()),
-            None => foreign_files(folder, manifest),
-        }))
-        .unwrap_or_else(|panic| Err(Error::from_panic(panic.as_ref())));
-        let faults = result.unwrap_or_else(|error| vec![error]);
-        let bytes = name.as_ref().and_then(|name| manifest.files.get(name)).map_or(0, |file| file.bytes);
-        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        let Some(name) = name else { return foreign_files(folder, manifest).map(Some) };
+        if open.is_none() {
+            *open = FileCheck::begin(folder, manifest, name)?;
+        }
+        let is_done = open.as_mut().map_or(Ok(true), |file| file.step(PIECE_MEBIBYTES))?;
+        Ok(is_done.then(Vec::new))
+    }
+
+    fn done(&self, number: usize, faults: Vec<Error>) {
+        let file = self.files.get(number).and_then(|(cache, name)| cache.1.files.get(name.as_ref()?));
+        self.bytes.fetch_add(file.map_or(0, |file| file.bytes), Ordering::Relaxed);
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.0 += 1;
         state.1.extend(faults.into_iter().map(|fault| (number, fault)));
         self.changed.notify_all();
-        true
     }
 
     fn finished(&self) -> bool {
@@ -146,5 +149,38 @@ impl Check {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.1.sort_by_key(|(number, _)| *number);
         state.1.drain(..).map(|(_, error)| error).collect()
+    }
+}
+
+/// One thread's part of a check.
+#[derive(Debug)]
+struct Checker {
+    check: Arc<Check>,
+    /// The file that it is at, by its number.
+    current: Option<(usize, Option<FileCheck>)>,
+}
+
+impl Checker {
+    fn new(check: Arc<Check>) -> Self {
+        Self { check, current: None }
+    }
+
+    /// Goes on with its file, or with the next one; false where there is none.
+    fn step(&mut self) -> bool {
+        let check = &self.check;
+        let taken = self.current.take().unwrap_or_else(|| (check.next.fetch_add(1, Ordering::Relaxed), None));
+        let (number, mut open) = taken;
+        if number >= check.files.len() || check.cancelled.load(Ordering::Relaxed) {
+            return false;
+        }
+        // A file that is never counted would be waited for without end.
+        let piece = catch_unwind(AssertUnwindSafe(|| check.piece(number, &mut open)))
+            .unwrap_or_else(|panic| Err(Error::from_panic(panic.as_ref())));
+        match piece {
+            Ok(None) => self.current = Some((number, open)),
+            Ok(Some(faults)) => check.done(number, faults),
+            Err(error) => check.done(number, vec![error]),
+        }
+        true
     }
 }

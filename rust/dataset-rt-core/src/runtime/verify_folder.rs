@@ -15,8 +15,11 @@ use crate::format::{
 use crate::identifier::SampleId;
 use crate::store::{Inspector, check_folder_name, has_remains, read_manifest, real_folder};
 
-/// Samples between two looks at whether to go on.
-const PIECE_SAMPLES: u64 = 256;
+/// Samples between two looks at whether to go on, at most.
+const PIECE_SAMPLES: usize = 256;
+
+/// Payloads between two looks, in bytes: so many, and the sample that exceeds it.
+const PIECE_BYTES: u64 = 16 << 20;
 
 /// What a verification found.
 #[derive(Debug)]
@@ -69,7 +72,7 @@ pub fn verify_folder(
         check_content(&described, observer, &mut faults)?;
     }
     // Stable, so that what is wrong with a file as a whole stays before what is wrong in it.
-    faults.sort_by_cached_key(place);
+    observer.run(&mut || faults.sort_by_cached_key(place))?;
     Ok(Verification { faults, samples, bytes })
 }
 
@@ -120,17 +123,19 @@ fn inspect(
         found.extend(inspector.footer().err());
     }
     if index_is_damaged || shard_is_damaged.contains(&true) {
-        for piece in pieces(0..manifest.samples) {
-            observer.run(&mut || {
-                for sample in piece.clone().map(SampleId) {
-                    let checked = inspector.entry(sample).and_then(|entry| match entry {
-                        Some(entry) if index_is_damaged || is_set(&shard_is_damaged, entry.shard) => {
-                            inspector.payload(sample, &entry).map(drop)
-                        }
-                        _ => Ok(()),
-                    });
-                    found.extend(checked.err());
-                }
+        let mut samples = 0..manifest.samples;
+        while !samples.is_empty() {
+            read_piece(&mut samples, observer, |sample| {
+                let checked = inspector.entry(sample).and_then(|entry| match entry {
+                    Some(entry) if index_is_damaged || is_set(&shard_is_damaged, entry.shard) => inspector
+                        .payload(sample, &entry)
+                        .map(|payload| payload.map_or(0, |payload| payload.len() as u64)),
+                    _ => Ok(0),
+                });
+                checked.unwrap_or_else(|error| {
+                    found.push(error);
+                    0
+                })
             })?;
         }
     }
@@ -158,7 +163,7 @@ fn check_content(cache: &Described, observer: &mut dyn VerifyObserver, faults: &
         }
     };
     let rows = u64::from(BATCH_ROWS);
-    for (number, start) in (0..manifest.metadata.batches.len()).zip((0..).step_by(BATCH_ROWS as usize)) {
+    for (number, start) in (0..manifest.metadata.batches.len()).zip((0_u64..).step_by(BATCH_ROWS as usize)) {
         let mut batch = None;
         observer.run(&mut || batch = Some(inspector.batch(&footer, number)))?;
         let batch = match batch {
@@ -170,33 +175,32 @@ fn check_content(cache: &Described, observer: &mut dyn VerifyObserver, faults: &
             None => return Err(Error::Internal { message: "a piece of a verification was not run".to_owned() }),
         };
         let mut fields = Vec::new();
-        for piece in pieces(start..manifest.samples.min(start.saturating_add(rows))) {
-            let before = payload_bytes;
-            observer.run(&mut || {
-                for sample in piece.clone() {
-                    fields.clear();
-                    let row = usize::try_from(sample - start).unwrap_or(usize::MAX);
-                    let sample = SampleId(sample);
-                    let read = encode_fields(&batch, &manifest.columns, row, &mut fields)
-                        .and_then(|()| inspector.entry(sample))
-                        .and_then(|entry| match entry {
-                            Some(entry) => inspector.payload(sample, &entry),
-                            None => Ok(None),
-                        });
-                    match read {
-                        Ok(Some(payload)) => {
-                            let length = payload.len() as u64;
-                            payload_bytes = payload_bytes.saturating_add(length);
-                            longest = longest.max(length);
-                            hasher.sample(&fields, length, xxh3_128(payload));
-                        }
-                        // The file went away just now; the digest will tell.
-                        Ok(None) => {}
-                        Err(error) => found.push(error),
+        let mut samples = start..manifest.samples.min(start.saturating_add(rows));
+        while !samples.is_empty() {
+            let bytes = read_piece(&mut samples, observer, |sample| {
+                fields.clear();
+                let row = usize::try_from(sample.0 - start).unwrap_or(usize::MAX);
+                let read = encode_fields(&batch, &manifest.columns, row, &mut fields)
+                    .and_then(|()| inspector.entry(sample))
+                    .and_then(|entry| match entry {
+                        Some(entry) => inspector.payload(sample, &entry),
+                        None => Ok(None),
+                    });
+                match read {
+                    Ok(Some(payload)) => {
+                        let length = payload.len() as u64;
+                        longest = longest.max(length);
+                        hasher.sample(&fields, length, xxh3_128(payload));
+                        return length;
                     }
+                    // The file went away just now; the digest will tell.
+                    Ok(None) => {}
+                    Err(error) => found.push(error),
                 }
+                0
             })?;
-            observer.progress(payload_bytes - before)?;
+            payload_bytes = payload_bytes.saturating_add(bytes);
+            observer.progress(bytes)?;
         }
     }
     if found.is_empty() {
@@ -219,12 +223,21 @@ fn check_content(cache: &Described, observer: &mut dyn VerifyObserver, faults: &
     Ok(())
 }
 
-/// A range in pieces of so many samples as are read between two looks at whether to go on.
-fn pieces(samples: Range<u64>) -> impl Iterator<Item = Range<u64>> {
-    let mut next = samples.start;
-    std::iter::from_fn(move || {
-        let start = next;
-        next = samples.end.min(start.saturating_add(PIECE_SAMPLES));
-        (start < next).then_some(start..next)
-    })
+/// Takes samples off the front of `samples`, as many as are read between two looks at whether to go on. `read` gives the
+/// length of a sample's payload; the result is that of all of them.
+fn read_piece(
+    samples: &mut Range<u64>,
+    observer: &mut dyn VerifyObserver,
+    mut read: impl FnMut(SampleId) -> u64 + Send,
+) -> Result<u64> {
+    let mut bytes = 0_u64;
+    observer.run(&mut || {
+        for sample in samples.by_ref().take(PIECE_SAMPLES) {
+            bytes = bytes.saturating_add(read(SampleId(sample)));
+            if bytes >= PIECE_BYTES {
+                break;
+            }
+        }
+    })?;
+    Ok(bytes)
 }

@@ -52,5 +52,5 @@ pub use piece::RunPiece;
 pub use reader::{PlannedRecord, RecordReader};
 pub use rows::RowTyper;
 pub use slots::PayloadSlots;
-pub use verify::{file_digest, verify_file};
+pub use verify::FileCheck;
 pub use writer::{CacheOptions, CacheWriter, EncodedSample};

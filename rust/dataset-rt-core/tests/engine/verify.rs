@@ -323,6 +323,32 @@ fn a_verification_stops_when_it_is_told_to() {
     assert!(matches!(stopped, Err(Error::Interrupted)));
 }
 
+#[test]
+fn between_two_looks_at_whether_to_go_on_no_more_is_read_than_some_mebibytes() {
+    const PAYLOADS: u64 = 6;
+    let root = tempfile::tempdir().unwrap();
+    let settings = Settings { max_shard_bytes: 1 << 30, ..Settings::default() };
+    let mut feed = Feed::new(&NAMES, |sample| Ok((sample < PAYLOADS).then(|| (vec![7; 9 << 20], values(sample)))));
+    let path = settings.write(root.path(), "train", &mut feed, &mut Caller::default()).unwrap().path;
+    assert_eq!(manifest(&path).shards(), 1);
+    let asked = |content| {
+        let mut caller = Caller::default();
+        let found = verify_folder(&path, content, None, &mut caller).unwrap();
+        (caller.asked, found.faults.len())
+    };
+    // A piece of a file is 4 MiB, and one of samples ends with that by which 16 MiB are exceeded.
+    let (files, faults) = asked(false);
+    assert!(files > 54 / 4 && faults == 0, "asked {files} times");
+    let (with_content, faults) = asked(true);
+    assert!(with_content > files + PAYLOADS / 2 && faults == 0, "asked {with_content} times after {files}");
+    let shard = path.join("shards/000000.bin");
+    let mut damaged = fs::read(&shard).unwrap();
+    damaged[1_000] ^= 1;
+    fs::write(&shard, damaged).unwrap();
+    let (inspected, faults) = asked(false);
+    assert!(inspected >= files + PAYLOADS / 2 && faults == 2, "asked {inspected} times after {files}");
+}
+
 /// Stops at the first progress.
 struct Impatient;
 
