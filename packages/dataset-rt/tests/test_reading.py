@@ -171,6 +171,48 @@ def test_sixty_four_processes_read_one_tree_at_once_and_leave_it_as_it_was(tmp_p
     assert appeared == [[], []]
 
 
+# --- Opening in another process
+
+
+def test_other_threads_run_while_an_unpickled_stream_opens_each_of_its_files(tmp_path):
+    program = (
+        "import sys; sys.path.insert(0, sys.argv[1])\n"
+        "import mmap, pathlib, pickle, threading, time\n"
+        "import reading_worker, system_calls, dataset_rt as drt\n"
+        "if not system_calls.supported():\n"
+        "    sys.exit('not supported')\n"
+        "path = reading_worker.write(pathlib.Path(sys.argv[2]))\n"
+        "runtime = drt.DatasetRuntime(num_workers=1)\n"
+        "pickled = pickle.dumps(runtime.cached_dataset(path, reader_config=drt.ReaderConfig()).stream())\n"
+        "clock = mmap.mmap(-1, 1)\n"
+        "def tick():\n"
+        "    while True:\n"
+        "        clock[0] = (clock[0] + 1) % 256\n"
+        "        time.sleep(0.001)\n"
+        "def work():\n"
+        "    threading.Thread(target=tick, daemon=True).start()\n"
+        "    pickle.loads(pickled)\n"
+        "ticked = []\n"
+        "def decide(call):\n"
+        "    if call.path.startswith(str(path)):\n"
+        # The call is held here until the thread has had its turn.
+        "        before, until = clock[0], time.monotonic() + 10\n"
+        "        while clock[0] == before and time.monotonic() < until:\n"
+        "            time.sleep(0.001)\n"
+        "        ticked.append(clock[0] != before)\n"
+        "assert system_calls.watch(work, decide) == 0\n"
+        "print(len(ticked), all(ticked))\n"
+    )
+    command = [sys.executable, "-c", program, str(WORKER.parent), str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    if done.stderr == "not supported\n":
+        pytest.skip("needs seccomp: a kernel that hands system calls over to another process (Linux 5.5)")
+    assert done.returncode == 0, done.stderr
+    opened, all_ticked = done.stdout.split()
+    assert int(opened) >= 3
+    assert all_ticked == "True"
+
+
 # --- For ever
 
 

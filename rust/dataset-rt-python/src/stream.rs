@@ -8,7 +8,7 @@ use dataset_rt_core::order::{Mode, PassCache, Progress};
 use dataset_rt_core::population::{Population, population_table, table_schema};
 use dataset_rt_core::runtime::{order_digest, resize};
 use dataset_rt_core::store::{Cache, CacheSet, IoMode};
-use dataset_rt_core::{CacheId, Error, Position};
+use dataset_rt_core::{CacheId, Error, Position, Result};
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes, PyTuple};
 use pyo3_arrow::PyTable;
@@ -265,37 +265,39 @@ impl Stream {
         let (mode, seed, prefetch_size, prefetch_bytes, verify_reads, io) = options;
         let io = IoMode::from_name(&io).map_err(exception)?;
         let mode = Mode::from_name(&mode).map_err(exception)?;
-        let mut caches = Vec::with_capacity(paths.len());
-        for (path, id) in paths.iter().zip(ids) {
-            let cache = Cache::open(path, io).map_err(exception)?;
-            if cache.cache_id() != CacheId(id) {
-                let (path, found) = (path.display(), cache.cache_id().0);
-                return Err(exception(Error::config(format!(
-                    "{path}: cache_id {id} expected by the pickled stream, found {found}; another cache is there now"
-                ))));
-            }
-            caches.push(Arc::new(cache));
-        }
-        let set = Arc::new(CacheSet::new(caches).map_err(exception)?);
-        let population = match edited {
-            None => Population::whole(Arc::clone(&set), mode, seed),
-            Some((records, weights, digest)) => {
-                let weights = unpacked(&weights).map(f64::from_bits).collect();
-                Population::from_parts(
-                    Arc::clone(&set),
-                    mode,
-                    seed,
-                    unpacked(&records).collect(),
-                    weights,
-                    Digest(digest),
-                )
-            }
+        // Opening reads files, on a network perhaps, and an edited table is sorted out in O(n): without the GIL.
+        let restore = || {
+            let set = Arc::new(CacheSet::new(opened(&paths, ids, io)?)?);
+            let population = match edited {
+                None => Population::whole(Arc::clone(&set), mode, seed),
+                Some((records, weights, digest)) => {
+                    let weights = unpacked(&weights).map(f64::from_bits).collect();
+                    let records = unpacked(&records).collect();
+                    Population::from_parts(Arc::clone(&set), mode, seed, records, weights, Digest(digest))
+                }
+            };
+            Ok((set, Arc::new(population?)))
         };
-        let population = Arc::new(population.map_err(exception)?);
+        let (set, population) = py.detach(restore).map_err(exception)?;
         let options = ReadOptions { mode, seed, prefetch_size, prefetch_bytes, verify_reads, io };
         let shared = Shared::without_threads(Arc::new(Opened::new(py, set)), options);
         Ok(Self::new(Arc::new(shared), population, epoch_len))
     }
+}
+
+/// The caches at the paths, of which each must be the one that is expected there.
+fn opened(paths: &[PathBuf], ids: Vec<u64>, io: IoMode) -> Result<Vec<Arc<Cache>>> {
+    let open = |(path, id): (&PathBuf, u64)| {
+        let cache = Cache::open(path, io)?;
+        if cache.cache_id() == CacheId(id) {
+            return Ok(Arc::new(cache));
+        }
+        let (path, found) = (path.display(), cache.cache_id().0);
+        Err(Error::config(format!(
+            "{path}: cache_id {id} expected by the pickled stream, found {found}; another cache is there now"
+        )))
+    };
+    paths.iter().zip(ids).map(open).collect()
 }
 
 pub fn packed<'py>(py: Python<'py>, numbers: &[u64]) -> PyResult<Bound<'py, PyByteArray>> {
