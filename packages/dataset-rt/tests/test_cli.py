@@ -208,6 +208,19 @@ def test_verify_lists_every_fault_with_file_sample_expected_and_found(root):
         assert f"found     {fault['found']}\n" in shown
 
 
+def test_of_more_than_a_thousand_faults_the_first_are_shown_and_json_has_all(cache_of):
+    path = cache_of("many", [{"label": 1}] * 1_500)
+    shard = path / "shards" / "000000.bin"
+    content = shard.read_bytes()
+    shard.write_bytes(content[:16] + bytes(byte ^ 1 for byte in content[16:]))
+    (cache,) = values("verify", path, code=1)
+    assert [fault["sample"] for fault in cache["faults"]] == [None, *range(1_500)]
+    shown = run("verify", path, code=1).splitlines()
+    assert shown[0] == f"{path}: 1,501 faults"
+    assert shown[1 + 3 * 999] == "  shards/000000.bin, sample 998"
+    assert shown[1 + 3 * 1_000 :] == ["  and 501 more, all of which --json lists", "", "1,501 faults in 1 of 1 cache"]
+
+
 def test_damage_that_leaves_no_manifest_is_a_fault_and_not_overlooked(root):
     (root / "digits" / "manifest.json").unlink()
     (root / "letters" / "manifest.json").write_bytes(b"")

@@ -34,6 +34,7 @@ __all__ = [
 _PREVIEW_BYTES = 16
 _MOST_CHARACTERS = 40
 _MOST_COMMON = 3
+_MOST_FAULTS = 1_000
 
 
 def info(path: Path) -> dict[str, Any]:
@@ -171,11 +172,13 @@ def show_verify(cache: dict[str, Any]) -> str:
     if not faults:
         return f"{path}: fine ({counted(cache['samples'], 'sample')}, {_size(cache['file_bytes'])})"
     lines = [f"{path}: {counted(len(faults), 'fault')}"]
-    for fault in faults:
+    for fault in faults[:_MOST_FAULTS]:
         sample = "" if fault["sample"] is None else f", sample {fault['sample']}"
         lines.append(f"  {printable(fault['file'])}{sample}")
         lines.append(f"    expected  {printable(fault['expected'])}")
         lines.append(f"    found     {printable(fault['found'])}")
+    if len(faults) > _MOST_FAULTS:
+        lines.append(f"  and {len(faults) - _MOST_FAULTS:,} more, all of which --json lists")
     return "\n".join(lines)
 
 
