@@ -5,34 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from dataset_rt.errors import ConfigError
+from dataset_rt._core import Dataset as CoreDataset
+from dataset_rt.handle import Handle
 from dataset_rt.integers import positive
 from dataset_rt.window import WindowTicket, ticket_of
 
 if TYPE_CHECKING:
-    from dataset_rt._core import Dataset as CoreDataset
     from dataset_rt.stream import SampleStream
 
 __all__ = ["StreamCursor"]
 
 
-class StreamCursor:
+class StreamCursor(Handle[CoreDataset]):
     """Where a user of a `SampleStream` stands: what a dataset is without its table.
 
     Made by `SampleStream.cursor()`, at position 0 and with the stream's epoch length.
     Its methods mean what those of `CachedDataset` mean.
     """
 
-    _core: CoreDataset
-
-    @classmethod
-    def _over(cls, core: CoreDataset) -> StreamCursor:
-        cursor = cls.__new__(cls)
-        cursor._core = core
-        return cursor
-
-    def __init__(self) -> None:
-        raise ConfigError("a StreamCursor is made by SampleStream.cursor()")
+    _made_by = "SampleStream.cursor()"
 
     def __repr__(self) -> str:
         core = self._core

@@ -13,6 +13,7 @@ from dataset_rt._core import Dataset as CoreDataset
 from dataset_rt.columns import DTYPES
 from dataset_rt.errors import ConfigError, MetadataError
 from dataset_rt.forks import check_polars
+from dataset_rt.handle import Handle
 from dataset_rt.integers import positive, rank_of_world, row_number, row_numbers, unsigned
 from dataset_rt.stream import SampleStream
 from dataset_rt.window import WindowTicket, remainder_name, ticket_of
@@ -29,7 +30,7 @@ _CACHES_SCHEMA: dict[str, pl.DataType] = {
 }
 
 
-class CachedDataset:
+class CachedDataset(Handle[CoreDataset]):
     """Samples of one or more caches, drawn as the metadata table says.
 
     Made by `DatasetRuntime`. Iterating it delivers one window of `epoch_len` draws and
@@ -38,16 +39,7 @@ class CachedDataset:
     `state_dict()` of its own, for a loop that runs several iterators at once.
     """
 
-    _core: CoreDataset
-
-    @classmethod
-    def _over(cls, core: CoreDataset) -> CachedDataset:
-        dataset = cls.__new__(cls)
-        dataset._core = core
-        return dataset
-
-    def __init__(self) -> None:
-        raise ConfigError("a CachedDataset is made by DatasetRuntime: use cached_dataset or from_cache_sources")
+    _made_by = "DatasetRuntime: use cached_dataset or from_cache_sources"
 
     def __repr__(self) -> str:
         core = self._core

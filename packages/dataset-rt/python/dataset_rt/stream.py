@@ -15,29 +15,21 @@ from dataset_rt._core import Stream as CoreStream
 from dataset_rt.cursor import StreamCursor
 from dataset_rt.errors import ConfigError
 from dataset_rt.forks import check_polars
+from dataset_rt.handle import Handle
 from dataset_rt.integers import position_number, positive, rank_of_world, unsigned, unsigned_list
 from dataset_rt.window import Window, remainder_name
 
 __all__ = ["SampleStream"]
 
 
-class SampleStream:
+class SampleStream(Handle[CoreStream]):
     """The endless stream of draws over one population: a pure function of the position.
 
     Made by `CachedDataset.stream()`. It never changes, moves no position, and is safe to
     use from any thread and to pickle; unpickling opens the caches by their paths.
     """
 
-    _core: CoreStream
-
-    @classmethod
-    def _over(cls, core: CoreStream) -> SampleStream:
-        stream = cls.__new__(cls)
-        stream._core = core
-        return stream
-
-    def __init__(self) -> None:
-        raise ConfigError("a SampleStream is made by CachedDataset.stream()")
+    _made_by = "CachedDataset.stream()"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return SampleStream._over, (self._core,)

@@ -12,6 +12,7 @@ from dataset_rt._core import Dataset as CoreDataset
 from dataset_rt._core import Ticket as CoreTicket
 from dataset_rt._core import Window as CoreWindow
 from dataset_rt.errors import ConfigError
+from dataset_rt.handle import Handle
 from dataset_rt.integers import positive, rank_of_world, unsigned
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["Window", "WindowTicket", "remainder_name", "ticket_of"]
 
 
-class WindowTicket:
+class WindowTicket(Handle[CoreTicket]):
     """The window that an iterator of an adapter will reserve at its first batch.
 
     Made by `CachedDataset.ticket()`. It keeps the table and the epoch length of the
@@ -28,16 +29,7 @@ class WindowTicket:
     iterators that they never use.
     """
 
-    _core: CoreTicket
-
-    @classmethod
-    def _over(cls, core: CoreTicket) -> WindowTicket:
-        ticket = cls.__new__(cls)
-        ticket._core = core
-        return ticket
-
-    def __init__(self) -> None:
-        raise ConfigError("a WindowTicket is made by CachedDataset.ticket()")
+    _made_by = "CachedDataset.ticket()"
 
     def __repr__(self) -> str:
         return f"WindowTicket(num_draws={self.num_draws}, num_batches={self.num_batches})"
@@ -67,7 +59,7 @@ class WindowTicket:
         return Window._over(self._core.reserve())
 
 
-class Window:
+class Window(Handle[CoreWindow]):
     """One rank's share of a stretch of the stream, cut into batches.
 
     Made by `WindowTicket.reserve()`, or by `SampleStream.window()` for callers that say
@@ -76,16 +68,7 @@ class Window:
     in its `state_dict()`. Safe to use from any thread, and in a forked child.
     """
 
-    _core: CoreWindow
-
-    @classmethod
-    def _over(cls, core: CoreWindow) -> Window:
-        window = cls.__new__(cls)
-        window._core = core
-        return window
-
-    def __init__(self) -> None:
-        raise ConfigError("a Window is made by WindowTicket.reserve() or SampleStream.window()")
+    _made_by = "WindowTicket.reserve() or SampleStream.window()"
 
     def __repr__(self) -> str:
         rank, world_size, remainder = self.world
