@@ -1,8 +1,10 @@
 """What all five packages have in common, checked on the wheels in dist/ and on the files beside them."""
 
 import ast
+import itertools
 import re
 import zipfile
+from collections.abc import Iterable
 from email.message import Message
 from email.parser import Parser
 from pathlib import Path
@@ -142,3 +144,70 @@ def test_no_package_unpickles_evaluates_or_starts_anything(package: str) -> None
 def test_the_search_for_what_runs_data_finds_it(line: str) -> None:
     assert len(suspicious(f"def function():\n    {line}\n")) == 1
     assert suspicious("json.loads(text)\nre.compile(text)\nmodel.evaluate(data)\n") == []
+
+
+def is_private(name: str) -> bool:
+    return name.startswith("_") and not name.endswith("__") and name != "_"
+
+
+def private_names(sources: Iterable[str]) -> set[str]:
+    """Every name with an underscore before it that some Python defines: functions, classes, variables, attributes."""
+    found = set()
+    for node in itertools.chain.from_iterable(ast.walk(ast.parse(source)) for source in sources):
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            found.add(node.name)
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            found.add(node.id)
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            found.add(node.attr)
+    return set(filter(is_private, found))
+
+
+def private_uses(source: str, *, core: set[str], own: set[str]) -> list[str]:
+    """Every use that an adapter's module makes of what the core keeps for itself, with its line.
+
+    Python does not say of what type an object is, so the name decides: one that the core defines belongs to the core,
+    except on `self` and `cls` where the adapter defines it, too.
+    """
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Attribute) and node.attr in core:
+            is_own = isinstance(node.value, ast.Name) and node.value.id in ("self", "cls") and node.attr in own
+            found += [] if is_own else [f"{node.lineno}: {ast.unparse(node)}"]
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            module = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
+            parts = [f"{module}{alias.name}".split(".") for alias in node.names]
+            private = [name for name in parts if name[0] == "dataset_rt" and any(map(is_private, name))]
+            found += [f"{node.lineno}: {'.'.join(name)}" for name in private]
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("attr"):
+            texts = [item.value for item in node.args if isinstance(item, ast.Constant)]
+            found += [f"{node.lineno}: {text}" for text in texts if text in core]
+    return found
+
+
+def modules(package: str) -> dict[str, str]:
+    """The Python of a wheel, stubs included."""
+    return {name: content.decode() for name, content in members(package).items() if name.endswith((".py", ".pyi"))}
+
+
+@pytest.mark.parametrize("package", PACKAGES[1:])
+def test_an_adapter_uses_nothing_that_the_core_keeps_for_itself(package: str) -> None:
+    files = modules(package)
+    names = {"core": private_names(modules(PACKAGES[0]).values()), "own": private_names(files.values())}
+    assert {"_core", "_over", "_restore"} <= names["core"]
+    assert {name: uses for name, source in files.items() if (uses := private_uses(source, **names))} == {}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *("window._core.advance", "self._core", "cls._core", "SampleStream._over(core)", "stream.made()._named"),
+        *("from dataset_rt import _core", "from dataset_rt._core import Window", "import dataset_rt._core as core"),
+        *("getattr(window, '_core')", "setattr(window, '_named', 1)", "hasattr(self, '_core')"),
+    ],
+)
+def test_the_search_for_what_the_core_keeps_for_itself_finds_it(line: str) -> None:
+    names = {"core": {"_core", "_over", "_named"}, "own": {"_named", "_plan"}}
+    assert len(private_uses(f"def function(self, cls):\n    {line}\n", **names)) == 1
+    own = "self._named(1)\ncls._named\nloader._plan\n"
+    assert private_uses(f"{own}os._exit(1)\nstream.__reduce__()\nfrom dataset_rt import Window\n", **names) == []

@@ -373,6 +373,22 @@ def test_a_pickle_whose_caches_are_gone_or_replaced_says_which(open_caches, path
         pickle.loads(pickled)
 
 
+@pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
+def test_an_opener_opens_the_same_stream_and_no_cache_before_it_is_called(dataset, paths, protocol):
+    dataset.set_epoch_len(9)
+    stream = dataset.stream()
+    pickled = pickle.dumps(stream.opener(), protocol)
+    assert abs(len(pickled) - len(pickle.dumps(stream, protocol))) < 128
+    again = pickle.loads(pickled)()
+    assert (repr(again), again.epoch_len) == (repr(stream), 9)
+    assert again.fetch(range(100)) == stream.fetch(range(100))
+    for path in paths:
+        shutil.rmtree(path)
+    opener = pickle.loads(pickled)
+    with pytest.raises(drt.CacheNotFoundError):
+        opener()
+
+
 def test_open_files_do_not_travel(open_caches, paths):
     streams = []
     for case in CASES:

@@ -144,6 +144,23 @@ def test_a_window_refuses_to_advance_beyond_its_last_batch_and_stays_there(datas
         window.advance()
 
 
+@pytest.mark.parametrize(("epoch_len", "drop_last"), [(ROWS, False), (ROWS, True), (20, True)])
+def test_each_step_over_advancing_notes_one_batch_until_none_is_left(dataset, epoch_len, drop_last):
+    windows = []
+    for _ in range(2):
+        dataset.load_state_dict(dataset.state_dict() | {"position": 0, "window": None, "epoch_len": epoch_len})
+        windows.append(dataset.ticket(4, drop_last=drop_last).reserve())
+    counted, called = windows
+    steps = counted.advancing()
+    for _ in range(counted.num_batches):
+        assert next(steps) is None
+        called.advance()
+        assert counted.state_dict() == called.state_dict()
+    with pytest.raises(drt.ConfigError, match="batch"):
+        next(steps)
+    assert counted.state_dict() == called.state_dict()
+
+
 def test_every_rest_loads_from_a_windows_state(dataset, open_caches, path):
     window = dataset.ticket(4).reserve()
     whole = batches_of(window) + batches_of(dataset.ticket(4).reserve())

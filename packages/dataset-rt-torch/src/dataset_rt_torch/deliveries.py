@@ -89,8 +89,7 @@ class Deliveries(Iterator[Any]):
             self._is_begun = False
             raise
         self._left = window.num_batches
-        # The native method, which no handler can interrupt; see `__next__`.
-        self._counted = iter(window._core.advance, object())
+        self._counted = window.advancing()
         self._window = window
         return window
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from dataset_rt import SampleStream
@@ -17,12 +18,12 @@ class LateStream:
     worker that fails while its dataset is unpickled just ends, and torch cannot say why.
     """
 
-    def __init__(self, stream: SampleStream | None, parts: Any = None) -> None:
-        self._stream = stream
-        self._parts = parts
+    def __init__(self, stream: SampleStream) -> None:
+        self._stream: SampleStream | None = stream
+        self._opener: Callable[[], SampleStream] | None = None
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        return LateStream, (None, self._parts if self._stream is None else self._stream._core.__reduce__())
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_stream": None, "_opener": self._opener if self._stream is None else self._stream.opener()}
 
     def opened(self) -> SampleStream:
         """The stream.
@@ -32,7 +33,7 @@ class LateStream:
                 process; likewise the other errors of opening.
         """
         if self._stream is None:
-            restore, arguments = self._parts
+            assert self._opener is not None
             with errors_reach_the_parent():
-                self._stream = SampleStream._over(restore(*arguments))
+                self._stream = self._opener()
         return self._stream

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, SupportsIndex
 
 import numpy as np
@@ -67,6 +68,16 @@ class SampleStream(Handle[CoreStream]):
         It reads the same records, and its pickle is small however the table was edited.
         """
         return SampleStream._over(self._core.whole())
+
+    def opener(self) -> Callable[[], SampleStream]:
+        """A function that opens the stream again, to be pickled in its place.
+
+        A pickled stream opens its caches while it is unpickled, where an adapter may have
+        no way to tell of an error. The function opens them when it is called, and raises
+        what `DatasetRuntime.cached_dataset` raises.
+        """
+        restore, arguments = self._core.__reduce__()
+        return partial(_opened, restore, arguments)
 
     def cursor(self) -> StreamCursor:
         """A position of its own in this stream, at first 0, that moves from window to window."""
@@ -276,3 +287,7 @@ class SampleStream(Handle[CoreStream]):
             ConfigError: If a number is out of range.
         """
         return self._core.order_digest(unsigned(start, "start"), unsigned(count, "count"), positive(step, "step"))
+
+
+def _opened(restore: Callable[..., CoreStream], arguments: tuple[Any, ...]) -> SampleStream:
+    return SampleStream._over(restore(*arguments))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from dataset_rt.stream import SampleStream
 
 __all__ = ["Window", "WindowTicket", "remainder_name", "ticket_of"]
+
+_NEVER = object()
 
 
 class WindowTicket(Handle[CoreTicket]):
@@ -168,6 +171,17 @@ class Window(Handle[CoreWindow]):
             ConfigError: If none was left.
         """
         self._core.advance()
+
+    def advancing(self) -> Iterator[None]:
+        """Advance with each `next`, as `advance` does, and in native code alone.
+
+        Python runs no signal's handler inside a step of a `for` over it, so that a caller
+        can hand a batch out and count it without an exception coming between.
+
+        Raises:
+            ConfigError: By `next`, if no batch was left.
+        """
+        return iter(self._core.advance, _NEVER)
 
     def finish(self) -> None:
         """Note that this rank is at the end, as an iterator does that raises StopIteration."""
