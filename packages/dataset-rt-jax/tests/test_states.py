@@ -3,11 +3,13 @@
 import copy
 import itertools
 import json
+import pickle
 import runpy
 import subprocess
 import sys
 from pathlib import Path
 
+import cloudpickle
 import grain
 import jax.numpy as jnp
 import numpy as np
@@ -128,19 +130,102 @@ def test_a_checkpoint_of_orbax_goes_on_in_a_new_process(open_dataset, cache_of, 
     assert len(taken) == 7
 
 
-def test_the_state_of_a_map_dataset_goes_on_elsewhere_at_any_worker_count(open_dataset, cache_of):
-    made = StreamMapDataset(open_dataset(20), batch_size=BATCH_SIZE)
-    state = made.state_dict(7)
-    path = str(cache_of(20))
-    # The second window's rest, and then whole ones; the iterator takes the rest, an index has none.
-    found = in_new_process(path=path, kind="iter", state=state)["batches"]
-    numbers = [sample.sample_id for sample in open_dataset(20).stream().fetch(range(28, 80))]
-    expected = [numbers[start:end] for start, end in [(0, 4), (4, 8), (8, 12)]]
-    for window in (numbers[12:32], numbers[32:52]):
-        expected += [window[place : place + 4] for place in range(0, 20, 4)]
-    assert found == expected
-    workers = in_new_process(path=path, kind="workers", state=state)["batches"]
-    assert flat(workers) == [sample.sample_id for sample in open_dataset(20).stream().fetch(range(28, 88))]
+@pytest.mark.parametrize("kind", ["map", "workers", "iter", "loader"])
+def test_the_state_of_a_map_dataset_goes_on_elsewhere_at_any_worker_count(open_dataset, cache_of, kind):
+    state = StreamMapDataset(open_dataset(20), batch_size=BATCH_SIZE).state_dict(7)
+    found = in_new_process(path=str(cache_of(20)), kind=kind, state=state)["batches"]
+    # The second window's rest, and then whole ones. Grain does not count windows: of three it takes the elements.
+    starts = range(28, 88 if kind in ("map", "workers") else 80, 4)
+    numbers = [sample.sample_id for sample in open_dataset(20).stream().fetch(range(28, 88))]
+    assert found == [numbers[start - 28 : start - 24] for start in starts]
+
+
+# --- The rest of a loaded window, by index
+
+
+REST_WORLDS = [(0, 1, "extend"), (1, 3, "extend"), (2, 3, "drop"), (2, 3, "uneven")]
+
+
+def loaded(open_dataset, state):
+    dataset = open_dataset(20)
+    dataset.load_state_dict(state)
+    return dataset
+
+
+@pytest.mark.parametrize("drop_last", [False, True])
+@pytest.mark.parametrize("consumed", [0, 1, 3, 6, 8, 9, 10])
+@pytest.mark.parametrize("world", REST_WORLDS)
+def test_it_comes_first_and_whole_windows_follow_as_they_do_iterated(open_dataset, world, consumed, drop_last):
+    options = dict(zip(("rank", "world_size", "remainder"), world, strict=True))
+    state = StreamMapDataset(open_dataset(20), batch_size=2, rank=0, world_size=1).state_dict(consumed)
+    shape = {"batch_size": 4, "drop_last": drop_last, "decode": lambda sample: sample.sample_id}
+    iterated = StreamIterDataset(loaded(open_dataset, state), **shape, **options)
+    windows = [[batch.tolist() for batch in iterated] for _ in range(3)]
+    dataset = loaded(open_dataset, state)
+    made = StreamMapDataset(dataset, **shape, **options)
+    assert (made.first_len, len(made)) == (len(windows[0]), len(windows[1]))
+    for by_index in (made, pickle.loads(cloudpickle.dumps(made))):
+        assert [by_index[number].tolist() for number in range(sum(map(len, windows)))] == flat(windows)
+    # Of rank 0, which is never done before another one.
+    begun = StreamMapDataset(dataset, **shape, **{**options, "rank": 0}).state_dict(0)
+    again = StreamIterDataset(loaded(open_dataset, begun), **shape, **options)
+    assert [batch.tolist() for batch in again] == windows[0]
+    assert (dataset.position, dataset.state_dict()) == (state["position"], loaded(open_dataset, state).state_dict())
+    if not drop_last:
+        sampler = PositionSampler(dataset, epochs=3, **options)
+        rows = [sampler[number].record_key for number in range(len(sampler))]
+        assert dataset.stream().table()["sample_id"].gather(rows).to_list() == flat(flat(windows))
+
+
+@pytest.mark.parametrize("num_workers", [0, 2])
+def test_three_windows_from_it_on_are_a_slice_that_grain_can_save_at_every_step(
+    open_dataset, decode_batch, drawn, num_workers
+):
+    state = StreamMapDataset(open_dataset(20), batch_size=4, rank=0, world_size=1).state_dict(7)
+    made = StreamMapDataset(loaded(open_dataset, state), batch_size=8, decode_batch=decode_batch)
+    assert (made.first_len, len(made)) == (2, 3)
+    pipeline = made.repeat()[: made.first_len + 2 * len(made)].to_iter_dataset()
+    if num_workers:
+        pipeline = pipeline.mp_prefetch(grain.MultiprocessingOptions(num_workers=num_workers))
+    expected = [(28, 8), (36, 4), (40, 8), (48, 8), (56, 4), (60, 8), (68, 8), (76, 4)]
+    iterator = iter(pipeline)
+    assert ids(iterator) == [drawn(open_dataset(20), *part) for part in expected]
+    iterator.close()
+    if not num_workers:
+        grain.experimental.assert_equal_output_after_checkpoint(pipeline)
+
+
+def test_its_states_say_what_was_consumed_of_it_and_of_what_follows(open_dataset):
+    state = StreamMapDataset(open_dataset(20), batch_size=4, rank=0, world_size=1).state_dict(7)
+    made = StreamMapDataset(loaded(open_dataset, state), batch_size=4)
+    for consumed in range(12):
+        expected = StreamMapDataset(open_dataset(20), batch_size=4).state_dict(7 + consumed)
+        assert made.state_dict(consumed) == expected
+        assert PositionSampler(loaded(open_dataset, state)).state_dict(4 * consumed) == expected
+
+
+def test_one_that_was_begun_with_a_longer_epoch_is_longer_than_those_that_follow(open_dataset, drawn):
+    saved = open_dataset(50)
+    saved.set_epoch_len(40)
+    list(itertools.islice(saved, 4))
+    dataset = open_dataset(50)
+    dataset.load_state_dict(saved.state_dict())
+    dataset.set_epoch_len(10)
+    made = StreamMapDataset(dataset, decode=lambda sample: sample.sample_id)
+    assert (made.first_len, len(made)) == (36, 10)
+    assert [made[number] for number in range(56)] == drawn(dataset, 4, 56)
+    assert made.state_dict(36 + 10)["window"] == [50, 60]
+
+
+def test_a_start_that_is_given_begins_a_whole_window_and_shows_that_it_does(open_dataset, drawn):
+    state = StreamMapDataset(open_dataset(20), batch_size=4, rank=0, world_size=1).state_dict(7)
+    dataset = loaded(open_dataset, state)
+    made = StreamMapDataset(dataset, batch_size=20, decode=lambda sample: sample.sample_id, start=28)
+    assert (made.first_len, made[0].tolist(), made[1].tolist()) == (1, drawn(dataset, 28, 20), drawn(dataset, 48, 20))
+    # Grain compares the text when it restores the state of a loader.
+    assert repr(PositionSampler(dataset)) != repr(PositionSampler(dataset, start=28))
+    over_stream = StreamMapDataset(dataset.stream(), decode=lambda sample: sample.sample_id)
+    assert [over_stream[number] for number in range(20)] == drawn(dataset, 0, 20)
 
 
 # --- The stream's own state

@@ -18,10 +18,11 @@ __all__ = ["StreamMapDataset"]
 class StreamMapDataset(grain.MapDataset):  # type: ignore[misc]
     """This rank's draws, or whole batches of them, by their number: Grain's index leads to a position of the stream.
 
-    `len` is one window; an index from there on lies in the next one, so `repeat` goes on in the stream and replays
+    `len` is one window; an index behind it lies in the next one, so `repeat` goes on in the stream and replays
     nothing. All that Grain does by index works: `map`, `batch`, `repeat`, slices, `to_iter_dataset` with any number of
     threads, `mp_prefetch`. **Batch before workers**, by `batch_size` here or by `batch`: what is batched behind
-    `to_iter_dataset` is batched worker by worker, and then the number of workers changes the order.
+    `to_iter_dataset` is batched worker by worker, and then the number of workers changes the order. Behind the rest of
+    a loaded window only `batch_size` keeps draws of two windows apart.
 
     Table, epoch length and start are those of the moment when it was made; it moves no position. Grain's own state is
     an index and nothing else: it cannot know another table. Keep `state_dict` beside it.
@@ -33,9 +34,9 @@ class StreamMapDataset(grain.MapDataset):  # type: ignore[misc]
         decode: From a `CachedSample` to an element. With `batch_size` the results are stacked leaf by leaf.
         decode_batch: From a `pyarrow.RecordBatch` to an element; needs `batch_size`. Both run in Grain's threads and
             workers. Without either the elements are `CachedSample`s, or lists of them.
-        start: Position of the first window, default the dataset's position, or 0 for a stream. It is a whole
-            window also where a loaded state stands inside one, so that later windows begin elsewhere than they would
-            have; `StreamIterDataset` takes the rest of the loaded one first.
+        start: Position of the first window, which is a whole one then. None: 0 for a stream, and for a dataset where it
+            stands. Where a loaded state stands inside a window, its rest comes first, `first_len` elements, and then
+            whole windows.
         rank: This process's number in [0, world_size), default `jax.process_index()`.
         world_size: Number of processes, default `jax.process_count()`.
         remainder: What happens where `world_size` does not divide an epoch; see `CachedDataset.shard`.
@@ -71,14 +72,22 @@ class StreamMapDataset(grain.MapDataset):  # type: ignore[misc]
         )
 
     def __len__(self) -> int:
-        """Number of elements that one window gives this rank."""
+        """Number of elements that a whole window gives this rank.
+
+        Grain counts epochs and slices in it, from the first element on.
+        """
         return self._windows.num_elements
 
+    @property
+    def first_len(self) -> int:
+        """Number of elements that the first window gives this rank: not `len` where it is the rest of a loaded one."""
+        return self._windows.first_elements
+
     def __getitem__(self, index: SupportsIndex | slice) -> Any:
-        """Read and decode an element, or give a dataset of a slice of one window.
+        """Read and decode an element, or give a dataset of a slice.
 
         Args:
-            index: An integer of at least 0, of any window, or a slice within the first.
+            index: An integer of at least 0, of any window, or a slice within the first `len` elements.
 
         Raises:
             IndexError: If it is negative, or no window has elements for this rank.

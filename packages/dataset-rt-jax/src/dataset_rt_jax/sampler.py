@@ -28,8 +28,8 @@ class PositionSampler:
     Args:
         dataset: A `CachedDataset`, whose table and epoch length of now are kept, or a `stream()`.
         epochs: How many windows, or None for all that the stream has.
-        start: The first position, default the dataset's position, or 0 for a stream. A whole window starts there
-            also where a loaded state stands inside one; `StreamIterDataset` takes the rest of that one first.
+        start: Position of the first window, which is a whole one then. None: 0 for a stream, and for a dataset where it
+            stands. Where a loaded state stands inside a window, its rest is the first of `epochs`.
         rank: This process's number in [0, world_size), default `jax.process_index()`.
         world_size: Number of processes, default `jax.process_count()`.
         remainder: What happens where `world_size` does not divide an epoch; see `CachedDataset.shard`.
@@ -60,7 +60,8 @@ class PositionSampler:
         """Number of draws that this rank takes in all epochs; `sys.maxsize` if they have no end."""
         if self._epochs is None:
             return sys.maxsize
-        return min(self._epochs * self._windows.num_elements, sys.maxsize)
+        windows = self._windows
+        return min(windows.first_elements + (self._epochs - 1) * windows.num_elements, sys.maxsize)
 
     def __getitem__(self, index: SupportsIndex) -> grain.RecordMetadata:
         """Give the row of this rank's draw number `index`, and its generator.
