@@ -79,26 +79,10 @@ class DatasetRT(Contender):
     """Draws with replacement."""
 
     def write(self) -> None:
-        """Write a cache."""
-        import dataset_rt as drt
+        """Write a cache, unless an earlier worker has."""
+        from harness.labelled_cache import labelled_cache
 
-        payloads = self.payloads
-
-        class Source:
-            name = "payloads"
-
-            def __iter__(self) -> Any:
-                for number, payload in enumerate(payloads):
-                    yield drt.CacheInput(payload, {"label": number % 10})
-
-        runtime = drt.DatasetRuntime()
-        opened = runtime.from_cache_sources(
-            Source(),
-            self.folder,
-            reader_config=drt.ReaderConfig(seed=SEED),
-            writer_config=drt.WriterConfig(show_progress=False),
-        )
-        self.dataset = opened.unwrap()
+        self.dataset = labelled_cache(self.payloads, self.folder, seed=SEED)
 
     def pipeline(self, way: str) -> Any:
         """Whole batches, samples decoded one by one, or single samples that tf.data batches."""

@@ -32,7 +32,7 @@ of its own, and answers one call at a time, so that a round can ask all contende
 
 - `environments`: virtual environments made by uv, reused while their requirements are the same.
 - `worker`, `serve`: the two ends of a worker process.
-- `payloads`: the bytes that all contenders store.
+- `payloads`: the bytes that all contenders store; `labelled_cache`: dataset-rt's cache of them for the loaders.
 - `rounds`, `ratios`: interleaving, medians, ratios with their range.
 - `results`, `table`: figures as JSON, and as Markdown in the README.
 - `machine`, `memory`, `cold`: the machine's name, private memory, an empty page cache.
