@@ -2,8 +2,8 @@
 //!
 //! A disk answers many requests in the time of one. Nobody but the sampler knows the order ahead: so a run is announced
 //! when it is planned, several runs before it is read. Where the data is in memory already, that would cost more than
-//! reading it (0.4 µs a record); so it is done only after a read that went to a device, and until several announcements
-//! in a row found nothing to do.
+//! reading it (0.4 µs a record); so it is done for the first runs, again after every read that went to a device, and until
+//! several announcements in a row found nothing to do.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -23,8 +23,16 @@ const GAP_BYTES: u64 = 4 << 10;
 const ONWARD_BYTES: u64 = 2 << 20;
 
 /// Whether what is read lies in memory, as far as the last reads tell.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Temperature(AtomicU32);
+
+impl Default for Temperature {
+    /// Cold, until runs show that it is not: some announcements too many cost less than the first reads of a disk that
+    /// were not announced.
+    fn default() -> Self {
+        Self(AtomicU32::new(WARM_RUNS))
+    }
+}
 
 impl Temperature {
     /// Whether runs are to be announced.

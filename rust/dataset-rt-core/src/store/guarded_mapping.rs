@@ -130,6 +130,14 @@ impl GuardedMapping {
         let _ = unsafe { madvise(self.start.wrapping_add(start) as *mut _, end - start, Advice::WillNeed) };
     }
 
+    /// Lets the system read a missing page alone. Otherwise it reads some mebibytes around it, of which shuffled reads use
+    /// nothing; what is wanted beyond the page is announced.
+    #[expect(unsafe_code, reason = "advice about memory takes a raw pointer")]
+    pub fn expect_shuffled_reads(&self) {
+        // SAFETY: the range is the mapping, and this advice changes no byte of it. It may be ignored.
+        let _ = unsafe { madvise(self.start.cast_mut().cast(), self.length, Advice::Random) };
+    }
+
     /// Whether a page of it was lost: then copies may hold zeros that are not in the file.
     #[must_use]
     #[inline]
