@@ -25,6 +25,7 @@ CASES = (("1 KiB", 1024, 200_000), ("100 KiB", 102_400, 4_000))
 ALONE = f"{OURS}, num_workers=1"
 BATCHES = f"{OURS}, iter_batches(256)"
 COPY = "memory copy, Rust, one thread"
+COPY_BY_TWO = "memory copy, Rust, two threads"
 PREAD = "pread, Rust, one thread"
 
 
@@ -35,7 +36,7 @@ def run(options: Options) -> Result:
         program = build_limit()
     except EnvironmentMissing as error:
         program = None
-        result.absent[COPY] = result.absent[PREAD] = str(error)
+        result.absent |= dict.fromkeys((COPY, COPY_BY_TWO, PREAD), str(error))
     for subject, size, full_count in CASES:
         count = options.scaled(full_count, least=512)
         folder = options.folder / f"peers-{size}"
@@ -67,8 +68,8 @@ def limits(program: Path | None, order: str, file: Path, size: int) -> dict[str,
     """Give the loops in Rust over the file of the bare Python loop, if they could be built."""
     if program is None:
         return {}
-    ways = ((COPY, "copy"), (PREAD, "pread"))
-    return {name: partial(limit_rate, program, way, order, file, size) for name, way in ways}
+    ways = ((COPY, "copy", 1), (COPY_BY_TWO, "copy", 2), (PREAD, "pread", 1))
+    return {name: partial(limit_rate, program, way, order, file, size, threads=threads) for name, way, threads in ways}
 
 
 def further_ways(worker: Worker) -> dict[str, Callable[[], float]]:

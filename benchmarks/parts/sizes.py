@@ -34,8 +34,8 @@ SIZES = {
     "4 MiB": 4 * KIB * KIB,
     "16 MiB": 16 * KIB * KIB,
 }
-# A set of one size: as much as this, but no more samples than that.
-SET_BYTES, SET_SAMPLES = 256 * KIB * KIB, 200_000
+# A set of one size: as much as this, but no more samples than that, and so many that an epoch is not all beginning.
+SET_BYTES, SET_SAMPLES, LEAST_SAMPLES = 256 * KIB * KIB, 200_000, 64
 
 
 def run(options: Options) -> Result:
@@ -47,7 +47,7 @@ def run(options: Options) -> Result:
         program = None
         result.absent[COPY] = str(error)
     for subject, size in SIZES.items():
-        count = options.scaled(min(SET_SAMPLES, SET_BYTES // size), least=4)
+        count = options.scaled(max(LEAST_SAMPLES, min(SET_SAMPLES, SET_BYTES // size)), least=4)
         folder = options.folder / f"sizes-{size}"
         with started([ours_of(), lmdb(), raw()], RandomPayloads(size, count).described(), folder) as running:
             result.versions.update(running.versions)
