@@ -19,8 +19,12 @@ const WARM_RUNS: u32 = 8;
 const CALL_BYTES: u64 = 128 << 10;
 /// Records that lie no further apart are announced together.
 const GAP_BYTES: u64 = 4 << 10;
-/// A run whose records lie end to end goes on, most likely: so much after it is announced with it.
-const ONWARD_BYTES: u64 = 2 << 20;
+/// A run whose records lie end to end goes on, most likely. Whenever one passes a multiple of so many bytes, the second
+/// next stretch of that length is announced.
+const STRETCH_BYTES: u64 = 4 << 20;
+
+/// For how many runs such a stretch counts that is found in memory.
+const STRETCH_RUNS: u32 = 4;
 
 /// Whether what is read lies in memory, as far as the last reads tell.
 #[derive(Debug)]
@@ -46,9 +50,13 @@ impl Temperature {
         self.0.store(WARM_RUNS, Ordering::Relaxed);
     }
 
-    fn note_warm(&self) {
+    /// Notes that an announcement made a device read, or that what counts for so many runs was in memory.
+    fn note(&self, device_was_read: bool, runs: u32) {
+        if device_was_read {
+            return self.note_cold();
+        }
         // Threads that come at once may count one of them: then there is one announcement more.
-        self.0.store(self.0.load(Ordering::Relaxed).saturating_sub(1), Ordering::Relaxed);
+        self.0.store(self.0.load(Ordering::Relaxed).saturating_sub(runs), Ordering::Relaxed);
     }
 }
 
@@ -61,34 +69,71 @@ pub fn announce(caches: &CacheSet, records: &[PlannedRecord]) {
     let before = device_reads();
     let mut places: Vec<_> = records.iter().map(|record| (record.place(), record.entry.stored_bytes)).collect();
     places.sort_unstable();
+    let reads = Reads::of(places.iter().copied(), temperature);
+    if let (Reads::InOrder, Some((first, _)), Some((last, bytes))) = (reads, places.first(), places.last()) {
+        // The system reads ahead by itself where reads follow on, but on most not as far as disks need.
+        let passed = last.2.saturating_add(*bytes) / STRETCH_BYTES;
+        if first.2 / STRETCH_BYTES < passed
+            && let Some(file) = caches.by_id().get(first.0).and_then(|cache| cache.shard(first.1, reads).ok())
+        {
+            announce_range(&file, (passed + 1) * STRETCH_BYTES, (passed + 2) * STRETCH_BYTES);
+            temperature.note(device_reads() != before, STRETCH_RUNS);
+        }
+        return;
+    }
     let mut open: Option<((usize, u32), Arc<OpenFile>)> = None;
     let mut next = places.iter().copied().peekable();
     while let Some(((cache, shard, start), bytes)) = next.next() {
-        let (mut end, mut together) = (start.saturating_add(bytes), 1);
+        let mut end = start.saturating_add(bytes);
         let follows = |end: u64, place: &(usize, u32, u64)| {
             (place.0, place.1) == (cache, shard) && place.2 <= end.saturating_add(GAP_BYTES)
         };
         while let Some(((_, _, offset), bytes)) = next.next_if(|(place, _)| follows(end, place)) {
             end = end.max(offset.saturating_add(bytes));
-            together += 1;
-        }
-        if together > 1 && together == places.len() {
-            end = end.saturating_add(ONWARD_BYTES);
         }
         if open.as_ref().is_none_or(|(known, _)| *known != (cache, shard)) {
-            let file = caches.by_id().get(cache).and_then(|cache| cache.shard(shard, temperature).ok());
+            let file = caches.by_id().get(cache).and_then(|cache| cache.shard(shard, reads).ok());
             open = file.map(|file| ((cache, shard), file));
         }
         let Some((_, file)) = &open else { continue };
-        let mut from = start;
-        while from < end {
-            file.announce(from, CALL_BYTES.min(end - from));
-            from = from.saturating_add(CALL_BYTES);
-        }
+        announce_range(file, start, end);
     }
-    if device_reads() == before {
-        temperature.note_warm();
-    } else {
-        temperature.note_cold();
+    temperature.note(device_reads() != before, 1);
+}
+
+fn announce_range(file: &OpenFile, start: u64, end: u64) {
+    let mut from = start;
+    while from < end {
+        file.announce(from, CALL_BYTES.min(end - from));
+        from = from.saturating_add(CALL_BYTES);
+    }
+}
+
+/// Cache, shard and offset of a record.
+pub type Place = (usize, u32, u64);
+
+/// How a run's records lie, which says how their shards are best read.
+#[derive(Clone, Copy, Debug)]
+pub enum Reads<'set> {
+    /// End to end: the system reads ahead of them.
+    InOrder,
+    /// Anywhere: where they are not in memory, positioned reads of announced records are fastest.
+    Shuffled(&'set Temperature),
+}
+
+impl<'set> Reads<'set> {
+    /// The same of the places of sorted records.
+    #[must_use]
+    pub fn of(places: impl Iterator<Item = (Place, u64)>, temperature: &'set Temperature) -> Self {
+        let (mut last, mut count) = (None, 0);
+        for (place, bytes) in places {
+            let (cache, shard, offset): Place = place;
+            if last.is_some_and(|last| last != (cache, shard, offset)) {
+                return Self::Shuffled(temperature);
+            }
+            last = Some((cache, shard, offset.saturating_add(bytes)));
+            count += 1;
+        }
+        if count > 1 { Self::InOrder } else { Self::Shuffled(temperature) }
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use arrow_array::RecordBatch;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, statat};
 
-use super::announce::Temperature;
+use super::announce::Reads;
 use super::bus_guard::Guard;
 use super::files::{self, FileKey, INDEX_NUMBER};
 use super::io_mode::{IoMode, Way};
@@ -208,23 +208,27 @@ impl Cache {
         self.path.join(SHARD_FOLDER).join(shard_file_name(shard))
     }
 
-    /// An open shard whose header was checked, open in the way that is best at this temperature.
+    /// An open shard whose header was checked, open in the way that is best for such reads.
     ///
     /// # Errors
     /// [`Error::FileMissing`], [`Error::Header`] or [`Error::Io`].
-    pub fn shard(&self, shard: u32, temperature: &Temperature) -> Result<Arc<OpenFile>> {
-        let mapped = match self.io {
-            Way::Mapped => true,
-            Way::MappedWhileWarm => !temperature.is_cold(),
-            Way::Positioned => false,
+    pub fn shard(&self, shard: u32, reads: Reads<'_>) -> Result<Arc<OpenFile>> {
+        let mapped = match (self.io, reads) {
+            (Way::Mapped, _) | (Way::MappedWhileWarm, Reads::InOrder) => true,
+            (Way::MappedWhileWarm, Reads::Shuffled(temperature)) => !temperature.is_cold(),
+            (Way::Positioned, _) => false,
         };
         let key = self.shard_key(shard, mapped);
-        if let Some(file) = files::known(key) {
-            return Ok(file);
-        }
-        let path = self.shard_path(shard);
-        let length = self.shard_bytes(shard);
-        files::shared(key, &path, length, |file| self.check_open_shard(file, shard, &path))
+        let file = match files::known(key) {
+            Some(file) => file,
+            None => {
+                let path = self.shard_path(shard);
+                let length = self.shard_bytes(shard);
+                files::shared(key, &path, length, |file| self.check_open_shard(file, shard, &path))?
+            }
+        };
+        file.expect(reads);
+        Ok(file)
     }
 
     /// A shard that is opened anew, for one read by position.

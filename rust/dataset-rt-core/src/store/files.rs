@@ -73,10 +73,6 @@ pub fn shared(
     let file = open(path)?;
     check(&file)?;
     let mapping = if key.mapped { GuardedMapping::map(&file, length) } else { None };
-    // The index is small beside what it leads to: it is wanted whole before long.
-    if let Some(mapping) = mapping.as_ref().filter(|_| key.number != INDEX_NUMBER) {
-        mapping.expect_shuffled_reads();
-    }
     let file = Arc::new(mapping.map_or(OpenFile::Positioned(file), OpenFile::Mapped));
     lock().insert(key, Arc::clone(&file));
     Ok(file)

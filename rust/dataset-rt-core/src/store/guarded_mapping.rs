@@ -4,9 +4,11 @@ use std::fs::File;
 use std::mem::MaybeUninit;
 use std::os::unix::fs::MetadataExt;
 use std::ptr;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
+use super::announce::Reads;
 use super::bus_guard::{Guard, Registration};
 use super::hashed_copy::copy_and_hash;
 use super::prefetch::prefetch_lines;
@@ -20,6 +22,8 @@ pub struct GuardedMapping {
     registration: Option<Registration>,
     /// Device and inode: the same file, whatever stands at its path by now.
     file: (u64, u64),
+    /// What the system was told last.
+    shuffled: AtomicBool,
 }
 
 #[expect(unsafe_code, reason = "a mapping is named by a raw pointer")]
@@ -48,6 +52,7 @@ impl GuardedMapping {
             length,
             registration: Some(registration),
             file: (metadata.dev(), metadata.ino()),
+            shuffled: AtomicBool::new(false),
         })
     }
 
@@ -130,12 +135,18 @@ impl GuardedMapping {
         let _ = unsafe { madvise(self.start.wrapping_add(start) as *mut _, end - start, Advice::WillNeed) };
     }
 
-    /// Lets the system read a missing page alone. Otherwise it reads some mebibytes around it, of which shuffled reads use
-    /// nothing; what is wanted beyond the page is announced.
+    /// Lets the system read ahead of reads in order, and a missing page of shuffled ones alone. Otherwise it reads some
+    /// mebibytes around it, of which they use nothing; what is wanted beyond the page is announced.
     #[expect(unsafe_code, reason = "advice about memory takes a raw pointer")]
-    pub fn expect_shuffled_reads(&self) {
+    pub fn expect(&self, reads: Reads<'_>) {
+        let shuffled = matches!(reads, Reads::Shuffled(_));
+        if self.shuffled.load(Ordering::Relaxed) == shuffled {
+            return;
+        }
+        self.shuffled.store(shuffled, Ordering::Relaxed);
+        let advice = if shuffled { Advice::Random } else { Advice::Normal };
         // SAFETY: the range is the mapping, and this advice changes no byte of it. It may be ignored.
-        let _ = unsafe { madvise(self.start.cast_mut().cast(), self.length, Advice::Random) };
+        let _ = unsafe { madvise(self.start.cast_mut().cast(), self.length, advice) };
     }
 
     /// Whether a page of it was lost: then copies may hold zeros that are not in the file.

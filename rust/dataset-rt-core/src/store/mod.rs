@@ -33,7 +33,7 @@ mod slots;
 mod verify;
 mod writer;
 
-pub use announce::{Temperature, announce};
+pub use announce::{Reads, Temperature, announce};
 pub use building::{BuildingFolder, sweep, sweep_own};
 pub use bus_guard::Guard;
 pub use cache::Cache;

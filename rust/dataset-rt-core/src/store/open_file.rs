@@ -10,6 +10,7 @@ use std::path::Path;
 
 use rustix::io::{Errno, pread};
 
+use super::announce::Reads;
 use super::bus_guard::Guard;
 use super::guarded_mapping::GuardedMapping;
 use crate::error::{Error, Result};
@@ -58,6 +59,13 @@ impl OpenFile {
     #[must_use]
     pub fn is_mapped(&self) -> bool {
         matches!(self, Self::Mapped(_))
+    }
+
+    /// Tells the system how the file is read from now on.
+    pub fn expect(&self, reads: Reads<'_>) {
+        if let Self::Mapped(mapping) = self {
+            mapping.expect(reads);
+        }
     }
 
     /// Asks for bytes that will be read soon, where that costs nothing.

@@ -6,6 +6,7 @@ use std::mem::MaybeUninit;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use super::announce::{Place, Reads};
 use super::bus_guard::Guard;
 use super::cache::Cache;
 use super::caches::CacheSet;
@@ -73,7 +74,10 @@ impl RecordReader {
         order.sort_unstable_by_key(|index| records.get(*index).map(PlannedRecord::place));
         let before = device_reads();
         let result = caches.guard().and_then(|guard| {
-            let reading = Reading { caches, records, guard, verify };
+            let sorted = order.iter().filter_map(|index| records.get(*index));
+            let places = sorted.map(|record| (record.place(), record.entry.stored_bytes));
+            let reads = Reads::of(places, caches.temperature());
+            let reading = Reading { caches, records, reads, guard, verify };
             self.read_in_order(&order, &reading, slots, cancelled)
         });
         self.order = order;
@@ -109,7 +113,7 @@ impl RecordReader {
             };
             let shard = (record.cache, record.entry.shard);
             if open.as_ref().is_none_or(|(known, _)| *known != shard) {
-                open = Some((shard, cache.shard(record.entry.shard, reading.caches.temperature())?));
+                open = Some((shard, cache.shard(record.entry.shard, reading.reads)?));
             }
             let Some((_, file)) = &open else { continue };
             // Copies out of a mapping cost no call that neighbours could share.
@@ -271,6 +275,7 @@ fn cleared(slot: &mut [MaybeUninit<u8>]) -> &mut [u8] {
 struct Reading<'run> {
     caches: &'run CacheSet,
     records: &'run [PlannedRecord],
+    reads: Reads<'run>,
     guard: Guard,
     verify: bool,
 }
@@ -291,7 +296,7 @@ impl Reading<'_> {
 
 impl PlannedRecord {
     /// Where the record lies: cache, shard and offset.
-    pub(super) fn place(&self) -> (usize, u32, u64) {
+    pub(super) fn place(&self) -> Place {
         (self.cache, self.entry.shard, self.entry.offset)
     }
 }

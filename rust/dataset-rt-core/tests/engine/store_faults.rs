@@ -7,7 +7,7 @@ use std::sync::Arc;
 use arrow_array::RecordBatch;
 use dataset_rt_core::format::Codec;
 use dataset_rt_core::runtime::verify_caches;
-use dataset_rt_core::store::{Guard, IoMode, Temperature};
+use dataset_rt_core::store::{Guard, IoMode, Reads};
 use dataset_rt_core::{Error, Result, SampleId};
 
 use crate::support::{
@@ -347,7 +347,7 @@ fn a_shard_that_was_cut_off_and_made_whole_again_is_read_as_it_is_now() {
         let bytes = fs::read(&shard).unwrap();
         // Whoever reads meanwhile loses the mapping's only page, and the file is whole again before anybody looks.
         let lose = |restored: &[u8]| {
-            let file = cache.shard(0, &Temperature::default()).unwrap();
+            let file = cache.shard(0, Reads::InOrder).unwrap();
             assert!(file.is_mapped());
             fs::File::options().write(true).open(&shard).unwrap().set_len(0).unwrap();
             assert!(file.read_exact(&Guard::arm().unwrap(), &mut [0; 8], 0).is_err());
