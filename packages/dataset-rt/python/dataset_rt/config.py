@@ -288,9 +288,9 @@ class ReaderConfig(_Config):
         io: How files are read. `"mapped"`: by copies out of memory maps, several times
             as fast for small samples; a file that is cut off or a disk that fails is an
             error all the same. `"positioned"`: by a system call for each read.
-            `"auto"`: mapped on local file systems of Linux while the data is in memory,
-            positioned from a disk and elsewhere. What cannot be mapped is always read by
-            position.
+            `"auto"`: mapped on local file systems of Linux, but positioned where shuffled
+            records come from a disk, and on other file systems. What cannot be mapped is
+            always read by position.
 
     Raises:
         ConfigError: If a field is unknown or outside its range.

@@ -59,8 +59,8 @@ impl IoMode {
 pub(super) enum Way {
     /// By copies out of maps.
     Mapped,
-    /// The same while what is read lies in memory. From a disk, positioned reads of announced records are up to four
-    /// times as fast, because a fault waits for one page at a time.
+    /// The same, but where shuffled records come from a disk, positioned reads of announced ones, which are up to four
+    /// times as fast there, because a fault waits for one page at a time.
     MappedWhileWarm,
     /// By system calls.
     Positioned,
