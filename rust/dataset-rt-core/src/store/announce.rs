@@ -137,3 +137,38 @@ impl<'set> Reads<'set> {
         if count > 1 { Self::InOrder } else { Self::Shuffled(temperature) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_records_that_lie_end_to_end_in_one_shard_are_read_in_order() {
+        let temperature = Temperature::default();
+        let in_order =
+            |places: &[(Place, u64)]| matches!(Reads::of(places.iter().copied(), &temperature), Reads::InOrder);
+        assert!(in_order(&[((0, 1, 16), 4), ((0, 1, 20), 0), ((0, 1, 20), 7)]));
+        assert!(!in_order(&[]));
+        assert!(!in_order(&[((0, 1, 16), 4)]));
+        assert!(!in_order(&[((0, 1, 16), 4), ((0, 1, 21), 4)]));
+        assert!(!in_order(&[((0, 1, 16), 4), ((0, 1, 16), 4)]));
+        assert!(!in_order(&[((0, 1, 16), 4), ((0, 2, 20), 4)]));
+        assert!(!in_order(&[((0, 1, 16), 4), ((1, 1, 20), 4)]));
+    }
+
+    #[test]
+    fn a_set_is_cold_until_enough_was_found_in_memory_and_again_after_a_device_read() {
+        let temperature = Temperature::default();
+        for _ in 0..WARM_RUNS {
+            assert!(temperature.is_cold());
+            temperature.note(false, 1);
+        }
+        assert!(!temperature.is_cold());
+        temperature.note(true, 1);
+        for _ in 0..WARM_RUNS / STRETCH_RUNS {
+            assert!(temperature.is_cold());
+            temperature.note(false, STRETCH_RUNS);
+        }
+        assert!(!temperature.is_cold());
+    }
+}
