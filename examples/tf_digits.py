@@ -15,7 +15,6 @@ import keras
 import numpy as np
 import numpy.typing as npt
 import polars as pl
-import pyarrow as pa
 import tensorflow as tf
 from sklearn.datasets import load_digits
 
@@ -45,10 +44,9 @@ class Digits:
 ARRAYS = drt.array_decoder("float32", (64,), metadata=["label"])
 
 
-def decode(batch: pa.RecordBatch) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
-    """Turn an Arrow batch into pixels and labels."""
-    arrays = ARRAYS(batch)
-    return arrays["data"], arrays["label"]
+def pair(batch: dict[str, tf.Tensor]) -> tuple[tf.Tensor, tf.Tensor]:
+    """Take pixels and labels of a batch, which holds `cache_id` and `sample_id` too."""
+    return batch["data"], batch["label"]
 
 
 def build() -> keras.Model:
@@ -66,9 +64,9 @@ def train(
     """Train for some steps by a loop of one's own; give the weights and the path of a checkpoint of the end."""
     model = build()
     state = drt_tf.StreamState()
-    batches = drt_tf.as_dataset(dataset, BATCH, decode_batch=decode, state=state, num_parallel_calls=parallel)
+    batches = drt_tf.as_dataset(dataset, BATCH, decode_batch=ARRAYS, state=state, num_parallel_calls=parallel)
     # An endless iterator: each pass over the dataset is the next window of the stream.
-    iterator = iter(batches.repeat().prefetch(4))
+    iterator = iter(batches.map(pair).repeat().prefetch(4))
     checkpoint = tf.train.Checkpoint(model=model, iterator=iterator, stream=state)
     if restore is not None:
         checkpoint.restore(restore).expect_partial()
@@ -101,12 +99,12 @@ def main() -> None:
     if not same:
         raise SystemExit(1)
 
-    dataset = training()
+    dataset, held_out = training(), everything.with_metadata(table[-HELD_OUT:])
     history = build().fit(
-        drt_tf.as_dataset(dataset, BATCH, decode_batch=decode),
+        drt_tf.as_dataset(dataset, BATCH, decode_batch=ARRAYS).map(pair),
         epochs=EPOCHS,
         shuffle=False,
-        validation_data=drt_tf.as_dataset(everything.with_metadata(table[-HELD_OUT:]), BATCH, decode_batch=decode),
+        validation_data=drt_tf.as_dataset(held_out, BATCH, decode_batch=ARRAYS).map(pair),
         verbose=0,
     )
     accuracy = history.history["val_accuracy"][-1]

@@ -22,7 +22,9 @@ def main() -> None:
     for path in request["checkpoints"]:
         dataset = runtime.cached_dataset([request["cache"]], reader_config=drt.ReaderConfig(**request["config"]))
         state = drt_tf.StreamState()
-        batches = drt_tf.as_dataset(dataset, request["batch_size"], state=state, **request["loader"])
+        decode_batch = drt.array_decoder("uint8", (4,), metadata=("label",)) if request["arrays"] else None
+        loader = {"decode_batch": decode_batch, **request["loader"]}
+        batches = drt_tf.as_dataset(dataset, request["batch_size"], state=state, **loader)
         iterator = iter(batches.repeat(request["repeat"]).prefetch(request["ahead"]))
         tf.train.Checkpoint(iterator=iterator, stream=state).restore(path).assert_consumed()
         ids = [batch["sample_id"].numpy().tolist() for batch in iterator]

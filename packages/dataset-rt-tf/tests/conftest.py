@@ -12,6 +12,12 @@ import dataset_rt as drt
 
 ROWS = 10
 
+# How batches are decoded: as columns each is read by itself, as arrays many small ones are read together.
+WAYS: dict[str, dict[str, Any]] = {
+    "columns": {},
+    "arrays": {"decode_batch": drt.array_decoder("uint8", (4,), metadata=("label",))},
+}
+
 
 class Numbered:
     """`rows` samples: sample i has the payload (i, i, i, i), label i mod 3 and a name that ends in NUL."""
@@ -47,6 +53,18 @@ def numbered(runtime: drt.DatasetRuntime, caches: Path) -> Callable[..., drt.Cac
         return found.unwrap()
 
     return make
+
+
+@pytest.fixture(scope="session")
+def ways() -> dict[str, dict[str, Any]]:
+    """Arguments of `as_dataset` for numbered samples, by how they are decoded."""
+    return WAYS
+
+
+@pytest.fixture(params=WAYS)
+def way(request: pytest.FixtureRequest) -> dict[str, Any]:
+    """Arguments of `as_dataset` for numbered samples."""
+    return WAYS[request.param]
 
 
 @pytest.fixture(scope="session")

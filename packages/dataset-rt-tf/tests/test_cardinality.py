@@ -11,14 +11,14 @@ import dataset_rt_tf as drt_tf
 @pytest.mark.parametrize("epoch_len", [1, 9, 10, 11])
 @pytest.mark.parametrize("batch_size", [1, 3, 10, 11])
 @pytest.mark.parametrize("drop_last", [False, True])
-def test_the_number_of_batches_is_known_and_right(numbered, epoch_len, batch_size, drop_last):
+def test_the_number_of_batches_is_known_and_right(numbered, epoch_len, batch_size, drop_last, way):
     dataset = numbered()
     dataset.set_epoch_len(epoch_len)
     if drop_last and batch_size > epoch_len:
         with pytest.raises(drt.ConfigError, match=f"{epoch_len} draws .* no full batch of {batch_size}"):
-            drt_tf.as_dataset(dataset, batch_size, drop_last=True)
+            drt_tf.as_dataset(dataset, batch_size, drop_last=True, **way)
         return
-    batches = drt_tf.as_dataset(dataset, batch_size, drop_last=drop_last)
+    batches = drt_tf.as_dataset(dataset, batch_size, drop_last=drop_last, **way)
     count = epoch_len // batch_size if drop_last else -(-epoch_len // batch_size)
     assert len(batches) == count
     for _ in range(2):
@@ -48,9 +48,9 @@ def test_a_repeated_dataset_says_that_it_is_endless(numbered, ids, draws):
         assert ids(drt_tf.from_generator(dataset).repeat().take(5 * rows)) == expected
 
 
-def test_each_rank_knows_its_own_number_of_batches(numbered):
+def test_each_rank_knows_its_own_number_of_batches(numbered, way):
     for rank, count in enumerate([3, 3, 2, 2]):
-        batches = drt_tf.as_dataset(numbered(), 1, rank=rank, world_size=4, remainder="uneven")
+        batches = drt_tf.as_dataset(numbered(), 1, rank=rank, world_size=4, remainder="uneven", **way)
         assert len(batches) == count == len(list(batches))
 
 
@@ -77,19 +77,19 @@ def rest_of_a_longer_epoch(numbered):
 
 
 @pytest.mark.parametrize("single", [False, True])
-def test_the_rest_of_a_longer_epoch_is_delivered_whole(numbered, ids, draws, single):
+def test_the_rest_of_a_longer_epoch_is_delivered_whole(numbered, ids, draws, single, way):
     dataset = numbered()
     dataset.load_state_dict(rest_of_a_longer_epoch(numbered))
-    loader = drt_tf.from_generator(dataset) if single else drt_tf.as_dataset(dataset, 4)
+    loader = drt_tf.from_generator(dataset, **way) if single else drt_tf.as_dataset(dataset, 4, **way)
     assert loader.cardinality() == tf.data.UNKNOWN_CARDINALITY
     assert ids(loader) == draws(dataset, 90, start=10)
     assert ids(loader) == draws(dataset, 100, start=90)
 
 
 @pytest.mark.parametrize("single", [False, True])
-def test_a_rest_that_is_longer_than_the_promised_length_is_refused(numbered, single):
+def test_a_rest_that_is_longer_than_the_promised_length_is_refused(numbered, single, way):
     dataset = numbered()
-    loader = drt_tf.from_generator(dataset) if single else drt_tf.as_dataset(dataset, 4)
+    loader = drt_tf.from_generator(dataset, **way) if single else drt_tf.as_dataset(dataset, 4, **way)
     dataset.load_state_dict(rest_of_a_longer_epoch(numbered))
     with pytest.raises(tf.errors.InvalidArgumentError, match="a pass must have at most"):
         list(loader)

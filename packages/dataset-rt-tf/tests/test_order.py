@@ -21,9 +21,9 @@ MODES = {
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("parallel", [None, 1, 2, tf.data.AUTOTUNE])
 @pytest.mark.parametrize("prefetch", [None, 1, 64])
-def test_every_loop_over_batches_is_the_next_window_of_the_stream(numbered, ids, draws, mode, parallel, prefetch):
+def test_every_loop_over_batches_is_the_next_window_of_the_stream(numbered, ids, draws, mode, parallel, prefetch, way):
     dataset = numbered(**MODES[mode])
-    batches = drt_tf.as_dataset(dataset, 4, num_parallel_calls=parallel, prefetch=prefetch)
+    batches = drt_tf.as_dataset(dataset, 4, num_parallel_calls=parallel, prefetch=prefetch, **way)
     expected = draws(dataset, 50)
     assert ids(batches) == expected[:10]
     assert dataset.position == 10
@@ -32,9 +32,9 @@ def test_every_loop_over_batches_is_the_next_window_of_the_stream(numbered, ids,
     assert dataset.position == 50
 
 
-def test_batches_may_pass_through_further_transformations(numbered, ids, draws):
+def test_batches_may_pass_through_further_transformations(numbered, ids, draws, way):
     dataset = numbered()
-    batches = drt_tf.as_dataset(dataset, 4).map(lambda batch: batch, num_parallel_calls=2).unbatch().batch(3)
+    batches = drt_tf.as_dataset(dataset, 4, **way).map(lambda batch: batch, num_parallel_calls=2).unbatch().batch(3)
     assert ids(batches.prefetch(2)) == draws(dataset, 10)
 
 
@@ -63,10 +63,10 @@ def test_a_window_is_taken_at_the_first_batch_and_never_when_an_iterator_is_made
     assert ids(drt_tf.as_dataset(dataset, 4)) == draws(dataset, 10)
 
 
-def test_two_iterators_side_by_side_have_a_window_each(numbered, draws):
+def test_two_iterators_side_by_side_have_a_window_each(numbered, draws, way):
     dataset = numbered()
     expected = draws(dataset, 20)
-    batches = drt_tf.as_dataset(dataset, 3, num_parallel_calls=2)
+    batches = drt_tf.as_dataset(dataset, 3, num_parallel_calls=2, **way)
     found = ([], [])
     for pair in itertools.zip_longest(iter(batches), iter(batches)):
         for taken, batch in zip(found, pair, strict=True):
@@ -74,26 +74,26 @@ def test_two_iterators_side_by_side_have_a_window_each(numbered, draws):
     assert found == (expected[:10], expected[10:])
 
 
-def test_a_broken_off_pass_is_followed_by_the_next_window(numbered, ids, draws):
+def test_a_broken_off_pass_is_followed_by_the_next_window(numbered, ids, draws, way):
     dataset = numbered()
-    batches = drt_tf.as_dataset(dataset, 4)
+    batches = drt_tf.as_dataset(dataset, 4, **way)
     expected = draws(dataset, 30)
     for k in range(2):
         assert ids(batches.take(1)) == expected[10 * k : 10 * k + 4]
     assert ids(batches) == expected[20:30]
 
 
-def test_a_stream_starts_at_position_0_and_moves_no_dataset(numbered, ids, draws):
+def test_a_stream_starts_at_position_0_and_moves_no_dataset(numbered, ids, draws, way):
     dataset = numbered()
     next(iter(dataset))
-    batches = drt_tf.as_dataset(dataset.stream(), 4)
+    batches = drt_tf.as_dataset(dataset.stream(), 4, **way)
     assert ids(batches) + ids(batches) == draws(dataset, 20)
     assert dataset.position == 10
 
 
-def test_loaded_states_edits_and_resets_act_at_the_next_pass(numbered, ids, draws):
+def test_loaded_states_edits_and_resets_act_at_the_next_pass(numbered, ids, draws, way):
     dataset = numbered()
-    batches = drt_tf.as_dataset(dataset, 4)
+    batches = drt_tf.as_dataset(dataset, 4, **way)
     loaded = numbered()
     iterator = iter(loaded)
     for _ in range(7):
@@ -125,17 +125,17 @@ def test_a_running_pass_keeps_the_table_it_began_with(numbered, draws):
     assert found == expected
 
 
-def test_a_changed_epoch_length_is_an_error_that_says_what_to_do(numbered):
+def test_a_changed_epoch_length_is_an_error_that_says_what_to_do(numbered, way):
     dataset = numbered()
-    batches = drt_tf.as_dataset(dataset, 4)
+    batches = drt_tf.as_dataset(dataset, 4, **way)
     dataset.set_epoch_len(7)
     with pytest.raises(tf.errors.InvalidArgumentError, match=r"must stay 10, .* got 7; call set_epoch_len\(10\)"):
         list(batches)
 
 
-def test_many_iterators_begun_and_dropped_leave_nothing_behind(numbered, ids, draws):
+def test_many_iterators_begun_and_dropped_leave_nothing_behind(numbered, ids, draws, way):
     dataset = numbered()
-    batches = drt_tf.as_dataset(dataset, 4)
+    batches = drt_tf.as_dataset(dataset, 4, **way)
 
     def begin(count):
         for _ in range(count):
@@ -155,13 +155,13 @@ def test_many_iterators_begun_and_dropped_leave_nothing_behind(numbered, ids, dr
 
 
 @pytest.mark.parametrize("remainder", ["extend", "drop", "uneven"])
-def test_the_pipelines_of_an_input_context_are_dealt_the_stream_one_by_one(numbered, draws, remainder):
+def test_the_pipelines_of_an_input_context_are_dealt_the_stream_one_by_one(numbered, draws, remainder, way):
     expected = draws(numbered(), 24)
     per_rank = []
     for rank in range(4):
         context = tf.distribute.InputContext(num_input_pipelines=4, input_pipeline_id=rank)
         dataset = numbered()
-        batches = drt_tf.as_dataset(dataset, 2, input_context=context, remainder=remainder)
+        batches = drt_tf.as_dataset(dataset, 2, input_context=context, remainder=remainder, **way)
         per_rank.append([[number for b in batches for number in b["sample_id"].numpy().tolist()] for _ in range(2)])
         assert dataset.position == 2 * {"extend": 12, "drop": 8, "uneven": 10}[remainder]
     stride = {"extend": 12, "drop": 8, "uneven": 10}[remainder]
@@ -171,11 +171,11 @@ def test_the_pipelines_of_an_input_context_are_dealt_the_stream_one_by_one(numbe
         assert dealt == expected[window * stride : (window + 1) * stride]
 
 
-def test_a_rank_may_come_from_a_view_or_from_arguments(numbered, ids, draws):
+def test_a_rank_may_come_from_a_view_or_from_arguments(numbered, ids, draws, way):
     expected = draws(numbered(), 10)
     view = numbered().shard(1, 2)
-    assert ids(drt_tf.as_dataset(view, 4)) == expected[1::2]
-    assert ids(drt_tf.as_dataset(numbered(), 4, rank=1, world_size=2)) == expected[1::2]
+    assert ids(drt_tf.as_dataset(view, 4, **way)) == expected[1::2]
+    assert ids(drt_tf.as_dataset(numbered(), 4, rank=1, world_size=2, **way)) == expected[1::2]
     assert ids(drt_tf.from_generator(numbered(), rank=1, world_size=2)) == expected[1::2]
 
 

@@ -9,14 +9,15 @@ import tensorflow as tf
 
 from dataset_rt_tf.signature import Leaf, Signature
 
-__all__ = ["assemble", "flat_specs"]
+__all__ = ["Leading", "assemble", "flat_specs"]
 
-# The leading dimensions of a single sample; a batch has (its size or None,).
-Leading = tuple[()] | tuple[int | None]
+# The dimensions before a sample's own: none for a single one, (size or None,) for a batch, and for several batches of
+# tensors of fixed shapes (None, size or None).
+Leading = tuple[int | None, ...]
 
 
 def flat_specs(signature: Signature, leading: Leading) -> tuple[tf.TensorSpec, ...]:
-    """All arrays that carry a batch or a sample: of each leaf the values, then its row splits, outermost first."""
+    """All arrays that carry batches or a sample: of each leaf the values, then its row splits, outermost first."""
     specs = []
     for leaf in signature.leaves:
         shape = (None, *leaf.shape[leaf.splits :]) if leaf.splits else (*leading, *leaf.shape)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,10 +11,11 @@ import numpy.typing as npt
 import tensorflow as tf
 
 import dataset_rt as drt
-from dataset_rt_tf.assembly import assemble, flat_specs
+from dataset_rt_tf.assembly import Leading, assemble, flat_specs
 from dataset_rt_tf.cardinality import with_cardinality
+from dataset_rt_tf.cut import Cut
 from dataset_rt_tf.decoding import Decoder
-from dataset_rt_tf.passes import Cut, Passes
+from dataset_rt_tf.passes import Passes
 from dataset_rt_tf.state import StreamState
 from dataset_rt_tf.tokens import Tokens, token_number
 from dataset_rt_tf.world import resolve_world
@@ -22,6 +24,11 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = ["as_dataset"]
+
+# A call from TensorFlow into Python costs some 0.3 ms beside the read, most of it waiting for Python's lock and for
+# threads to wake. So small batches are read together; more bytes than these gain little.
+_BYTES_PER_READ = 2 << 20
+_MOST_BATCHES_PER_READ = 64
 
 
 def as_dataset(
@@ -44,7 +51,8 @@ def as_dataset(
 
     A second loop, `repeat(3)` and the epochs of Keras go on in the stream; a window is taken at a pass's first
     batch. The order is that of the dataset itself, whatever runs in parallel. Automatic sharding is off: ranks are
-    dealt draws before anything is read.
+    dealt draws before anything is read. With an `array_decoder` small batches are read several at a time, up to 64 of
+    them or 2 MiB: an error of one sample then takes the place of the first batch that was read with it.
 
     Args:
         dataset: What to read. Loaded states, edits of the table and resets act at the next pass; the epoch length must
@@ -59,7 +67,7 @@ def as_dataset(
             dimension, as `dataset_rt.array_decoder` makes them. Without either, batches are dicts of the payloads,
             the stored columns, `cache_id` and `sample_id`.
         drop_last: Whether to leave out a last batch that is short. The next pass starts behind it all the same.
-        num_parallel_calls: How many batches are read at once; None and `tf.data.AUTOTUNE` leave it to TensorFlow.
+        num_parallel_calls: How many reads are under way at once; None and `tf.data.AUTOTUNE` leave it to TensorFlow.
         prefetch: How many batches may be ready ahead of their use; None leaves it to TensorFlow.
         state: A `StreamState`, without which an iterator of the result cannot be restored from a checkpoint.
         input_context: From `distribute_datasets_from_function`: this pipeline is rank `input_pipeline_id` of
@@ -83,6 +91,7 @@ def as_dataset(
     batch_size = cut.batch_size
     length = cut.known_length(source)
     decoder = Decoder(source.stream(), decode=decode, decode_batch=decode_batch, output_signature=output_signature)
+    cut = replace(cut, batches_per_read=_batches_per_read(decoder, batch_size))
 
     tokens = Tokens()
     passes = Passes(source, cut, length=length, tokens=tokens)
@@ -90,37 +99,53 @@ def as_dataset(
         state.bind(passes)
 
     def begin(token: npt.NDArray[np.int64]) -> np.int64:
-        return np.int64(passes.begin(token_number(token)))
+        number = token_number(token)
+        passes.begin(number)
+        return np.int64(cut.reads(passes.window(number)))
 
     def read(token: npt.NDArray[np.int64], step: np.int64) -> list[npt.NDArray[Any]]:
         window = passes.window(token_number(token))
-        records = window.records(int(step) * batch_size, batch_size)
-        return [array for arrays in decoder.read(window.stream(), records) for array in arrays]
+        first, batches, draws = cut.read(window, int(step))
+        records = window.records(first, batches * draws)
+        arrays = [array for arrays in decoder.read(window.stream(), records) for array in arrays]
+        if cut.batches_per_read == 1:
+            return arrays
+        return [array.reshape(batches, draws, *array.shape[1:]) for array in arrays]
 
     # Neither is stateful to TensorFlow: what a token means never changes, and a stateful function could not be saved.
     def steps(token: tf.Tensor) -> tf.data.Dataset:
         count = tf.numpy_function(begin, [token], tf.int64, stateful=False)
         count.set_shape(())
-        # Zipped rather than mapped: no function is called for it, batch by batch.
+        # Zipped rather than mapped: no function is called for it, read by read.
         return tf.data.Dataset.zip(tf.data.Dataset.from_tensors(token).repeat(), tf.data.Dataset.range(count))
 
-    leading = (batch_size if drop_last else None,)
+    leading: Leading = (batch_size if drop_last else None,)
+    if cut.batches_per_read > 1:
+        leading = (None, *leading)
     types = [spec.dtype for spec in flat_specs(decoder.signature, leading)]
 
-    def batch(token: tf.Tensor, step: tf.Tensor) -> Any:
+    def tensors(token: tf.Tensor, step: tf.Tensor) -> Any:
         flat = tf.numpy_function(read, [token, step], types, stateful=False)
         return assemble(decoder.signature, flat, leading)
 
     # AutoGraph has nothing to convert here.
     plain = tf.autograph.experimental.do_not_convert
-    numbered = with_cardinality(tokens.dataset.flat_map(plain(steps)), length)
     parallel = tf.data.AUTOTUNE if num_parallel_calls is None else num_parallel_calls
     # A checkpoint holds for the same operations only, so they are the same at any parallelism.
-    batches = numbered.map(plain(batch), num_parallel_calls=parallel, deterministic=True)
-    batches = batches.prefetch(tf.data.AUTOTUNE if prefetch is None else prefetch)
+    batches = tokens.dataset.flat_map(plain(steps)).map(plain(tensors), num_parallel_calls=parallel, deterministic=True)
+    if cut.batches_per_read > 1:
+        # No copies: the slices share the memory of what was read.
+        batches = batches.flat_map(plain(tf.data.Dataset.from_tensor_slices))
+    batches = with_cardinality(batches, length).prefetch(tf.data.AUTOTUNE if prefetch is None else prefetch)
 
     options = tf.data.Options()
     options.deterministic = True
     options.experimental_symbolic_checkpoint = True
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
     return batches.with_options(options)
+
+
+def _batches_per_read(decoder: Decoder, batch_size: int) -> int:
+    if decoder.sample_bytes is None:
+        return 1
+    return min(max(_BYTES_PER_READ // max(decoder.sample_bytes * batch_size, 1), 1), _MOST_BATCHES_PER_READ)

@@ -45,6 +45,7 @@ class Decoder:
             if function is not None and not callable(function):
                 raise drt.ConfigError(f"{name} must be a function, got {function!r}")
         self._decode = decode
+        self._decodes_arrays = isinstance(decode_batch, drt.ArrayDecoder)
         # TensorFlow takes the arrays over or copies them, so that a copy before would be one too many.
         if isinstance(decode_batch, drt.ArrayDecoder):
             decode_batch = decode_batch.views
@@ -99,6 +100,13 @@ class Decoder:
         assert self._decode is not None
         rows = [self.signature.flatten(self._decode(sample), self.origin) for sample in samples]
         return [list(column) for column in zip(*rows, strict=True)]
+
+    @property
+    def sample_bytes(self) -> int | None:
+        """Bytes of a decoded sample, if all have as many and what else is in a batch makes no difference to any."""
+        if not self._decodes_arrays or not self.signature.is_fixed:
+            return None
+        return sum(leaf.num_bytes for leaf in self.signature.leaves)
 
     @property
     def decodes_samples(self) -> bool:

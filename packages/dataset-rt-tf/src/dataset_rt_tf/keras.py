@@ -9,8 +9,8 @@ import keras
 
 import dataset_rt as drt
 from dataset_rt.integers import unsigned
+from dataset_rt_tf.cut import Cut
 from dataset_rt_tf.decoding import Decoder
-from dataset_rt_tf.passes import Cut
 from dataset_rt_tf.state import StreamState
 from dataset_rt_tf.world import resolve_world
 

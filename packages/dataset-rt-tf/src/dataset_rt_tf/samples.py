@@ -12,8 +12,9 @@ import tensorflow as tf
 import dataset_rt as drt
 from dataset_rt_tf.assembly import assemble, flat_specs
 from dataset_rt_tf.cardinality import with_cardinality
+from dataset_rt_tf.cut import Cut
 from dataset_rt_tf.decoding import Decoder
-from dataset_rt_tf.passes import Cut, Passes
+from dataset_rt_tf.passes import Passes
 from dataset_rt_tf.state import StreamState
 from dataset_rt_tf.world import resolve_world
 

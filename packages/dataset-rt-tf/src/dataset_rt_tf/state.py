@@ -144,5 +144,6 @@ def _cut(passes: Passes) -> dict[str, Any]:
         "rank": rank,
         "world_size": size,
         "remainder": remainder,
+        "batches_per_read": passes.cut.batches_per_read,
         "epoch_len": passes.epoch_len,
     }
