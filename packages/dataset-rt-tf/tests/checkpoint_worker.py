@@ -7,11 +7,23 @@ from __future__ import annotations
 
 import json
 import sys
+from typing import Any
 
+import pyarrow as pa
 import tensorflow as tf
 
 import dataset_rt as drt
 import dataset_rt_tf as drt_tf
+
+ARRAYS = drt.array_decoder("uint8", (4,), metadata=("label",))
+
+
+def one_batch(batch: pa.RecordBatch) -> dict[str, Any]:
+    """Decode as a function of the user's does, which is given one batch at a time."""
+    return ARRAYS(batch)
+
+
+DECODED = {"columns": None, "arrays": ARRAYS, "own": one_batch}
 
 
 def main() -> None:
@@ -22,8 +34,7 @@ def main() -> None:
     for path in request["checkpoints"]:
         dataset = runtime.cached_dataset([request["cache"]], reader_config=drt.ReaderConfig(**request["config"]))
         state = drt_tf.StreamState()
-        decode_batch = drt.array_decoder("uint8", (4,), metadata=("label",)) if request["arrays"] else None
-        loader = {"decode_batch": decode_batch, **request["loader"]}
+        loader = {"decode_batch": DECODED[request["decoded"]], **request["loader"]}
         batches = drt_tf.as_dataset(dataset, request["batch_size"], state=state, **loader)
         iterator = iter(batches.repeat(request["repeat"]).prefetch(request["ahead"]))
         tf.train.Checkpoint(iterator=iterator, stream=state).restore(path).assert_consumed()

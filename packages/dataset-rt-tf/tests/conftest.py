@@ -6,16 +6,24 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 import dataset_rt as drt
 
 ROWS = 10
 
-# How batches are decoded: as columns each is read by itself, as arrays many small ones are read together.
+
+def one_batch(batch: pa.RecordBatch) -> dict[str, Any]:
+    """Decode as a function of the user's does, which is given one batch at a time."""
+    return drt.array_decoder("uint8", (4,), metadata=("label",))(batch)
+
+
+# What is read together, and what is not.
 WAYS: dict[str, dict[str, Any]] = {
     "columns": {},
     "arrays": {"decode_batch": drt.array_decoder("uint8", (4,), metadata=("label",))},
+    "own": {"decode_batch": one_batch},
 }
 
 

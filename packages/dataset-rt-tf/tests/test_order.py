@@ -151,6 +151,21 @@ def test_many_iterators_begun_and_dropped_leave_nothing_behind(numbered, ids, dr
     assert ids(batches) == draws(dataset, 6010, start=6000)
 
 
+def test_many_pipelines_made_and_dropped_leave_no_threads_behind(numbered, ids, draws):
+    dataset = numbered()
+    expected = draws(dataset, 610)
+
+    def threads(count):
+        for _ in range(count):
+            position = dataset.position
+            assert ids(drt_tf.as_dataset(dataset, 4)) == expected[position : position + 10]
+        gc.collect()
+        return len(list(Path("/proc/self/task").iterdir()))
+
+    before = threads(10)
+    assert threads(50) <= before + 4
+
+
 # --- Ranks
 
 

@@ -163,7 +163,7 @@ def test_an_impossible_signature_is_refused_at_once(numbered):
 
 def test_a_null_without_a_decode_function_is_named(written):
     dataset = written([(b"", {"score": 1.0}), (b"", {"score": None})])
-    with pytest.raises(tf.errors.InvalidArgumentError, match="column 'score', row 1 of the batch: found null"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match="column 'score', cache_id .*, sample_id 1: found null"):
         list(drt_tf.as_dataset(dataset, 2))
 
 

@@ -58,7 +58,7 @@ def test_small_batches_are_read_together_and_a_short_one_alone(numbered, monkeyp
     batches = drt_tf.as_dataset(dataset, 7, decode_batch=ARRAYS, num_parallel_calls=1)
     sizes = counted_reads(monkeypatch)
     assert len(list(batches)) == 72
-    assert sizes == [7 * 64, 7 * 7, 3]
+    assert sizes == [7 * 16] * 4 + [7 * 7, 3]
 
 
 def test_a_read_takes_at_most_two_mebibytes(runtime, tmp_path, monkeypatch):

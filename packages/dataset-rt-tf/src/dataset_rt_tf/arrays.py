@@ -92,7 +92,12 @@ def _checked(leaf: Leaf, value: Any, shape: tuple[int | None, ...], origin: str)
     # Fixed-width strings would lose NULs at the end; objects keep them.
     array = np.asarray(value, object if leaf.dtype == tf.string else None)
     if leaf.dtype == tf.string:
-        for item in array.reshape(-1):
+        for number, item in enumerate(array.reshape(-1)):
+            if item is None:
+                raise drt.ConfigError(
+                    f"{origin} must return strings for {leaf.label}, got None as value {number}: a null, which a "
+                    "tensor cannot hold; filter such rows out, or put another string in its place"
+                )
             if not isinstance(item, (bytes, str)):
                 raise _wrong_dtype(leaf, type(item).__name__, origin)
     elif array.dtype.newbyteorder("=") != leaf.dtype.as_numpy_dtype:
@@ -105,7 +110,7 @@ def _checked(leaf: Leaf, value: Any, shape: tuple[int | None, ...], origin: str)
         array = array.astype(array.dtype.newbyteorder("="))
     fits = array.ndim == len(shape) and all(want in (None, got) for want, got in zip(shape, array.shape, strict=True))
     if not fits:
-        advice = "" if None in shape else "; give output_signature with None for lengths that vary"
+        advice = "" if None in shape else "; lengths that vary are None in output_signature"
         raise drt.ConfigError(
             f"{origin} must return shape {_shown(shape)} for {leaf.label}, got {_shown(array.shape)}{advice}"
         )

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import tensorflow as tf
 
 import dataset_rt as drt
+from dataset_rt.integers import positive, unsigned
 from dataset_rt_tf.assembly import Leading, assemble, flat_specs
 from dataset_rt_tf.cardinality import with_cardinality
 from dataset_rt_tf.cut import Cut
@@ -24,11 +25,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = ["as_dataset"]
-
-# A call from TensorFlow into Python costs some 0.3 ms beside the read, most of it waiting for Python's lock and for
-# threads to wake. So small batches are read together; more bytes than these gain little.
-_BYTES_PER_READ = 2 << 20
-_MOST_BATCHES_PER_READ = 64
 
 
 def as_dataset(
@@ -51,8 +47,11 @@ def as_dataset(
 
     A second loop, `repeat(3)` and the epochs of Keras go on in the stream; a window is taken at a pass's first
     batch. The order is that of the dataset itself, whatever runs in parallel. Automatic sharding is off: ranks are
-    dealt draws before anything is read. With an `array_decoder` small batches are read several at a time, up to 64 of
-    them or 2 MiB: an error of one sample then takes the place of the first batch that was read with it.
+    dealt draws before anything is read.
+
+    Without a function of your own, small batches are read several at a time: at most 16 of them, and 2 MiB by the sizes
+    of the first draws. An error of one sample then takes the place of all batches that were read with it, and a batch
+    that is kept keeps the memory of all.
 
     Args:
         dataset: What to read. Loaded states, edits of the table and resets act at the next pass; the epoch length must
@@ -67,8 +66,10 @@ def as_dataset(
             dimension, as `dataset_rt.array_decoder` makes them. Without either, batches are dicts of the payloads,
             the stored columns, `cache_id` and `sample_id`.
         drop_last: Whether to leave out a last batch that is short. The next pass starts behind it all the same.
-        num_parallel_calls: How many reads are under way at once; None and `tf.data.AUTOTUNE` leave it to TensorFlow.
-        prefetch: How many batches may be ready ahead of their use; None leaves it to TensorFlow.
+        num_parallel_calls: How many reads are under way at once, at least 1; None and `tf.data.AUTOTUNE` leave it to
+            TensorFlow.
+        prefetch: How many batches may be ready ahead of their use, beside those of the reads under way; None and
+            `tf.data.AUTOTUNE` leave it to TensorFlow.
         state: A `StreamState`, without which an iterator of the result cannot be restored from a checkpoint.
         input_context: From `distribute_datasets_from_function`: this pipeline is rank `input_pipeline_id` of
             `num_input_pipelines`.
@@ -91,7 +92,14 @@ def as_dataset(
     batch_size = cut.batch_size
     length = cut.known_length(source)
     decoder = Decoder(source.stream(), decode=decode, decode_batch=decode_batch, output_signature=output_signature)
-    cut = replace(cut, batches_per_read=_batches_per_read(decoder, batch_size))
+    cut = replace(cut, batches_per_read=decoder.batches_per_read(source.stream(), batch_size))
+
+    parallel = tf.data.AUTOTUNE
+    if num_parallel_calls not in (None, tf.data.AUTOTUNE):
+        parallel = positive(num_parallel_calls, "num_parallel_calls")
+    ahead = tf.data.AUTOTUNE
+    if prefetch not in (None, tf.data.AUTOTUNE):
+        ahead = unsigned(prefetch, "prefetch")
 
     tokens = Tokens()
     passes = Passes(source, cut, length=length, tokens=tokens)
@@ -128,24 +136,20 @@ def as_dataset(
         flat = tf.numpy_function(read, [token, step], types, stateful=False)
         return assemble(decoder.signature, flat, leading)
 
-    # AutoGraph has nothing to convert here.
-    plain = tf.autograph.experimental.do_not_convert
-    parallel = tf.data.AUTOTUNE if num_parallel_calls is None else num_parallel_calls
-    # A checkpoint holds for the same operations only, so they are the same at any parallelism.
-    batches = tokens.dataset.flat_map(plain(steps)).map(plain(tensors), num_parallel_calls=parallel, deterministic=True)
-    if cut.batches_per_read > 1:
-        # No copies: the slices share the memory of what was read.
-        batches = batches.flat_map(plain(tf.data.Dataset.from_tensor_slices))
-    batches = with_cardinality(batches, length).prefetch(tf.data.AUTOTUNE if prefetch is None else prefetch)
+    plain = tf.autograph.experimental.do_not_convert  # AutoGraph has nothing to convert here.
+
+    def delivered(token: tf.data.Dataset) -> tf.data.Dataset:
+        # A checkpoint holds for the same operations only, so they are the same at any parallelism.
+        reads = token.flat_map(plain(steps)).map(plain(tensors), num_parallel_calls=parallel, deterministic=True)
+        if cut.batches_per_read == 1:
+            return reads
+        # Slices share the memory of what was read where TensorFlow's alignment lets them.
+        return reads.flat_map(plain(tf.data.Dataset.from_tensor_slices))
+
+    batches = with_cardinality(tokens.passes(delivered), length).prefetch(ahead)
 
     options = tf.data.Options()
     options.deterministic = True
     options.experimental_symbolic_checkpoint = True
     options.experimental_distribute.auto_shard_policy = tf.data.experimental.AutoShardPolicy.OFF
     return batches.with_options(options)
-
-
-def _batches_per_read(decoder: Decoder, batch_size: int) -> int:
-    if decoder.sample_bytes is None:
-        return 1
-    return min(max(_BYTES_PER_READ // max(decoder.sample_bytes * batch_size, 1), 1), _MOST_BATCHES_PER_READ)

@@ -24,7 +24,7 @@ class Cut:
         batches_per_read: How many batches are read in one call, at most; what a saved iterator's step counts in.
 
     Raises:
-        ConfigError: If the batch size is no integer.
+        ConfigError: If the batch size is no integer of at least 1.
     """
 
     batch_size: int

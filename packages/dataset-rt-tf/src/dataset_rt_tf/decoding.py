@@ -17,6 +17,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Decoder", "columns_of"]
 
+# A call from TensorFlow into Python costs some 0.3 ms beside the read, most of it waiting for Python's lock and for
+# threads to wake. So small batches are read together; more than this gains little.
+_BYTES_PER_READ = 2 << 20
+_MOST_BATCHES_PER_READ = 16
+# Draws whose sizes stand for those of all.
+_LOOKED_AT = 16
+
 
 class Decoder:
     """What a user gave to make tensors of samples; safe to use from many threads if their function is.
@@ -45,7 +52,8 @@ class Decoder:
             if function is not None and not callable(function):
                 raise drt.ConfigError(f"{name} must be a function, got {function!r}")
         self._decode = decode
-        self._decodes_arrays = isinstance(decode_batch, drt.ArrayDecoder)
+        # Whether each sample is decoded by itself, so that it makes no difference which are read together.
+        self._is_ours = decode is None and (decode_batch is None or isinstance(decode_batch, drt.ArrayDecoder))
         # TensorFlow takes the arrays over or copies them, so that a copy before would be one too many.
         if isinstance(decode_batch, drt.ArrayDecoder):
             decode_batch = decode_batch.views
@@ -101,12 +109,19 @@ class Decoder:
         rows = [self.signature.flatten(self._decode(sample), self.origin) for sample in samples]
         return [list(column) for column in zip(*rows, strict=True)]
 
-    @property
-    def sample_bytes(self) -> int | None:
-        """Bytes of a decoded sample, if all have as many and what else is in a batch makes no difference to any."""
-        if not self._decodes_arrays or not self.signature.is_fixed:
-            return None
-        return sum(leaf.num_bytes for leaf in self.signature.leaves)
+    def batches_per_read(self, stream: drt.SampleStream, batch_size: int) -> int:
+        """How many batches shall be read and decoded in one call.
+
+        It depends on the stream's first draws and the batch size alone. More than one only if nothing but the speed
+        shows it: of samples of one shape that no function of the user's decodes.
+        """
+        if not self._is_ours or not self.signature.is_fixed:
+            return 1
+        looked_at = total = 0
+        while looked_at < _LOOKED_AT and total < _BYTES_PER_READ:
+            total += stream.fetch_batch([looked_at]).nbytes
+            looked_at += 1
+        return min(max(_BYTES_PER_READ * looked_at // (total * batch_size), 1), _MOST_BATCHES_PER_READ)
 
     @property
     def decodes_samples(self) -> bool:
@@ -141,9 +156,10 @@ def columns_of(batch: pa.RecordBatch) -> dict[str, npt.NDArray[Any]]:
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         if column.null_count:
             row = int(np.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
+            cache, sample = (batch.column(number)[row] for number in ("cache_id", "sample_id"))
             raise drt.MetadataError(
-                f"column {name!r}, row {row} of the batch: found null, which a tensor cannot hold; filter such rows "
-                "out, or leave the column out by a decode or decode_batch of your own"
+                f"column {name!r}, cache_id {cache}, sample_id {sample}: found null, which a tensor cannot hold; "
+                "filter such rows out, or leave the column out by a decode or decode_batch of your own"
             )
         values = column.to_numpy(zero_copy_only=False)
         columns[name] = values.astype(np.int64) if values.dtype.kind == "M" else values

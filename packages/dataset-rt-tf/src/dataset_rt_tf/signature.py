@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -40,11 +39,6 @@ class Leaf:
     def is_fixed(self) -> bool:
         """Whether every sample's value has the same shape."""
         return None not in self.shape and self.splits == 0
-
-    @property
-    def num_bytes(self) -> int:
-        """Bytes that a sample's value takes in memory, if its shape is fixed; of strings their handles alone."""
-        return math.prod(length for length in self.shape if length is not None) * int(self.dtype.size)
 
 
 class Signature:

@@ -116,8 +116,9 @@ class StreamState(tf.train.experimental.PythonState):  # type: ignore[misc]
         found = {"version": content["version"], **content["cut"]}
         for field, value in expected.items():
             if found[field] != value:
+                cause = ", which follows from decode_batch and the samples" if field == "batches_per_read" else ""
                 raise drt.StateMismatchError(
-                    f"{field} must be {found[field]!r} as when the iterator was saved, got {value!r}; a tf.data "
+                    f"{field} must be {found[field]!r} as when the iterator was saved, got {value!r}{cause}; a tf.data "
                     "iterator counts batches of one size and rank: StreamState.state_dict() holds at any",
                     field=field,
                     expected=str(value),
