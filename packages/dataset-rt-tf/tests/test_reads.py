@@ -82,6 +82,17 @@ def test_a_read_takes_at_most_two_mebibytes(runtime, tmp_path, monkeypatch):
         assert sizes == expected
 
 
+def test_stored_strings_count_whether_they_are_decoded_or_not(written, monkeypatch):
+    dataset = written([(bytes([number] * 4), {"label": number, "text": "x" * 300_000}) for number in range(20)])
+    sizes = counted_reads(monkeypatch)
+    for decode_batch in (None, ARRAYS):
+        batches = drt_tf.as_dataset(dataset, 2, decode_batch=decode_batch, num_parallel_calls=1)
+        sizes.clear()
+        assert [number for batch in batches for number in batch["label"].numpy()] == list(range(20))
+        # Three batches of 600 kB are the most below two mebibytes.
+        assert sizes == [6, 6, 6, 2]
+
+
 def test_what_a_function_of_ones_own_decodes_is_one_batch(numbered):
     rows = []
 
@@ -93,6 +104,12 @@ def test_what_a_function_of_ones_own_decodes_is_one_batch(numbered):
     rows.clear()
     assert len(list(batches)) == 72
     assert rows == [7] * 71 + [3]
+
+
+@pytest.mark.parametrize("wrong", [{"num_parallel_calls": 0}, {"num_parallel_calls": -5}, {"prefetch": -5}])
+def test_parallelism_out_of_range_is_refused(numbered, wrong):
+    with pytest.raises(drt.ConfigError, match=f"{next(iter(wrong))} must be"):
+        drt_tf.as_dataset(numbered(), 4, **wrong)
 
 
 def test_batches_that_are_kept_keep_their_bytes(numbered):
