@@ -171,6 +171,28 @@ def test_a_resumed_run_is_saved_and_resumed_again(numbered, tmp_path, way, behin
     assert found + take(iterator, 400) == expected
 
 
+@pytest.mark.parametrize("rank", [0, 1, 2])
+@pytest.mark.parametrize("remainder", ["extend", "drop", "uneven"])
+def test_a_rank_with_fewer_batches_than_others_goes_on_with_the_next_window(numbered, tmp_path, way, rank, remainder):
+    def make():
+        dataset = numbered(shuffle=False)
+        dataset.set_epoch_len(5)
+        state = drt_tf.StreamState()
+        world = {"rank": rank, "world_size": 3, "remainder": remainder}
+        iterator = iter(drt_tf.as_dataset(dataset, 1, state=state, **world, **way).repeat())
+        return iterator, tf.train.Checkpoint(iterator=iterator, stream=state)
+
+    for step in range(5):
+        iterator, checkpoint = make()
+        for _ in range(step):
+            next(iterator)
+        path = checkpoint.save(str(tmp_path / f"step-{step}"))
+        expected = batches_of(itertools.islice(iterator, 7))
+        iterator, checkpoint = make()
+        checkpoint.restore(path).assert_consumed()
+        assert batches_of(itertools.islice(iterator, 7)) == expected
+
+
 def test_two_iterators_side_by_side_are_restored_with_a_window_each(numbered, tmp_path, way):
     def make():
         state = drt_tf.StreamState()

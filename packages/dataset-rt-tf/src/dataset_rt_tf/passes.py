@@ -220,7 +220,9 @@ class Passes:
             self._move_behind(window)
 
     def _move_behind(self, window: Window) -> None:
-        self.source.load_state_dict(window.state_dict(batches=window.num_batches))
+        # Not the state behind all of its batches: another rank may have more of them.
+        window.finish()
+        self.source.load_state_dict(window.state_dict())
 
     def _remember(self, token: int, state: dict[str, Any], window: Window) -> None:
         self._states[token] = state
