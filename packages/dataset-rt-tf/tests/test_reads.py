@@ -1,4 +1,4 @@
-"""Small batches of arrays are read several at a time, and nothing of it shows but the speed."""
+"""Small batches are read several at a time, and of what is right nothing shows it but the speed."""
 
 import gc
 

@@ -85,6 +85,7 @@ def as_dataset(
     Raises:
         ConfigError: If an argument is out of range, or an epoch holds no full batch with `drop_last`. What is wrong
             in a pass, such as a decoded value of another dtype, arrives as a `tf.errors` exception with our text.
+        CacheCorruptError: If one of the first draws, which show structure and size, is not what was published.
     """
     source = dataset.cursor() if isinstance(dataset, drt.SampleStream) else dataset
     world = resolve_world(dataset, input_context=input_context, rank=rank, world_size=world_size, remainder=remainder)
